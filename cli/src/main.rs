@@ -26,7 +26,6 @@ mod report;
 mod sandbox;
 mod signals;
 mod source;
-mod table;
 mod talk;
 mod terms;
 mod value;

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use catena_script::is_hidden;
 pub(crate) use catena_script::printable;
 use clap::ValueEnum;
+use comfy_table::{Cell, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -105,6 +106,29 @@ impl Output {
     /// Writes one JSON value, laid out for people.
     pub(crate) fn json_pretty<T: Serialize + ?Sized>(&self, value: &T) -> Result<(), Failure> {
         self.data(&escaped(serde_json::to_string_pretty(value).map_err(|why| cannot_show(&why))?))
+    }
+
+    /// Writes a table without borders, so that other programs can take it apart; on a terminal it keeps to the terminal's width.
+    pub(crate) fn table<const N: usize>(
+        &self,
+        head: [&str; N],
+        rows: impl Iterator<Item = [String; N]>,
+    ) -> Result<(), Failure> {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_content_arrangement(if self.out_tty {
+            ContentArrangement::Dynamic
+        } else {
+            ContentArrangement::Disabled
+        });
+        table.set_header(head.map(|name| Cell::new(name.to_uppercase())));
+        table.add_rows(rows.map(|row| row.map(Cell::new)));
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        let lines = lines.iter().enumerate().map(|(index, line)| {
+            let line = line.strip_prefix(' ').unwrap_or(line);
+            if index == 0 { self.paint(Paint::Bold, line) } else { line.to_owned() }
+        });
+        self.data(&lines.collect::<Vec<_>>().join("\n"))
     }
 
     /// Says something to people. Nobody there to hear it is no failure.

@@ -292,7 +292,9 @@ impl Recording {
         serde_json::from_str(&text).map_err(|why| wrong(&why))
     }
 
-    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
+    /// Writes it into the file, if one is named.
+    pub(crate) fn write(&self, path: Option<&Path>) -> Result<(), Failure> {
+        let Some(path) = path else { return Ok(()) };
         let cannot = |why: String| {
             let message = format!("the recording cannot be written to {}: {why}", path.display());
             Failure::input("CannotWrite", message, "name another file with --record FILE")

@@ -17,7 +17,6 @@ use crate::{
     sandbox,
     signals::Signals,
     source::Source,
-    table,
 };
 
 /// Check a function without running it, or a node's file without starting it
@@ -78,7 +77,7 @@ fn check_node(file: &Path, output: &Output) -> Result<(), Failure> {
     }
     output.data(&output.paint(Paint::Bold, &format!("{}: a node", printable(&shown))))?;
     let rows = meaning.iter().map(|(what, means)| [printable(what), printable(means)]);
-    table::show(["what", "means"], rows, output)
+    output.table(["what", "means"], rows)
 }
 
 /// Whether a call's target exists.
@@ -145,5 +144,5 @@ fn show(source: &Source, hash: Hash, checked: &[(&FoundCall, Whereabouts)], outp
         };
         [format!("{}:{}", call.line, call.column), printable(&call.target.to_string()), found]
     });
-    table::show(["where", "calls", ""], rows, output)
+    output.table(["where", "calls", ""], rows)
 }

@@ -82,15 +82,11 @@ pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
     let subject = Subject { sandbox, input, client: &client, options };
     let mut debugger = signals.unless(Debugger::begin(subject, teller)).await?;
     let mut recording = Recording::new(&source, debugger.code.hash(), hops_max, args.task.lowered);
-    if let Some(file) = &args.record {
-        // Fails before any call is made if the file cannot be written.
-        recording.write(file)?;
-    }
+    // Fails before any call is made if the file cannot be written.
+    recording.write(args.record.as_deref())?;
     let talked = talk(&mut debugger, &mut lines, &mut signals, output).await;
-    if let Some(file) = &args.record {
-        debugger.write_into(&mut recording);
-        recording.write(file)?;
-    }
+    debugger.write_into(&mut recording);
+    recording.write(args.record.as_deref())?;
     let ended = talked.and_then(|()| close(&debugger, &source, output));
     drop(debugger);
     connect::close(client).await;

@@ -22,7 +22,7 @@ use crate::{
     progress::Progress,
     sandbox,
     signals::Signals,
-    table, talk,
+    talk,
 };
 
 /// How long the four nodes may take to know each other.
@@ -164,7 +164,7 @@ fn announce(nodes: &[Node], data: &Path, args: &Dev, output: &Output) -> Result<
         let (services, data) = (services_of(site.id).join(" "), data.join(site.id).display().to_string());
         [site.id.to_owned(), site.name.to_owned(), address(node), services, data]
     });
-    table::show(["node", "place", "address", "services", "files in"], rows, output)?;
+    output.table(["node", "place", "address", "services", "files in"], rows)?;
     let links = if args.no_shape { "" } else { ", and the links are slowed down on purpose" };
     output.warn(&format!("for development only: anybody on this machine may use these nodes{links}"));
     let first = nodes.first().map(address).unwrap_or_default();

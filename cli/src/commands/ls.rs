@@ -12,7 +12,6 @@ use crate::{
     failure::Failure,
     nearest::did_you_mean,
     output::{Output, printable},
-    table,
 };
 
 /// List the services there are
@@ -58,7 +57,7 @@ pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
             functions.join(" "),
         ]
     });
-    table::show(["service", "node", "site", "address", "functions"], rows, output)
+    output.table(["service", "node", "site", "address", "functions"], rows)
 }
 
 /// Why there is nothing to list.

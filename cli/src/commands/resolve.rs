@@ -10,7 +10,6 @@ use crate::{
     connect::{self, At},
     failure::Failure,
     output::{Output, printable},
-    table,
 };
 
 /// Say where a service is, as each resolver of a node has it
@@ -49,7 +48,7 @@ pub(crate) async fn run(args: &Resolve, output: &Output) -> Result<(), Failure> 
     if rows.iter().all(|row| row[1] == NOBODY) {
         output.talk(&printable(&format!("nobody is said to serve {}; `catena ls` shows what there is", args.service)));
     }
-    table::show(["resolver", "node", "address", "run", "age"], rows.into_iter(), output)
+    output.table(["resolver", "node", "address", "run", "age"], rows.into_iter())
 }
 
 /// Shown where a resolver names no node.

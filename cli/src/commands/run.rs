@@ -117,10 +117,8 @@ async fn chain(
     let code = signals.unless(source.load(client)).await?;
     let mut console = Console::open(&args.console.console, client.unix_us(), output)?;
     let mut recording = Recording::new(source, code.hash(), options.hops_max, args.task.lowered);
-    if let Some(file) = &args.record {
-        // Fails before anything is done if the file cannot be written.
-        recording.write(file)?;
-    }
+    // Fails before anything is done if the file cannot be written.
+    recording.write(args.record.as_deref())?;
     let progress = Progress::new(output, &format!("running {}", source.name));
     let mut replies = client.run_with(&code, input, options).map_err(|exception| source.threw(exception))?;
     let chain = replies.chain();
@@ -158,7 +156,7 @@ async fn chain(
     drop(progress);
     if let Some(file) = &args.record {
         recording.take(replies.recording(), replies.console(), Some(&ended));
-        recording.write(file)?;
+        recording.write(Some(file))?;
         if !output.json {
             output.talk(&format!("recorded: {}", printable(&file.display().to_string())));
         }
