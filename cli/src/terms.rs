@@ -114,13 +114,8 @@ pub(crate) struct Lowered {
 impl Lowered {
     /// As they travel.
     pub(crate) const fn limits(&self) -> StepLimits {
-        StepLimits {
-            memory_bytes_max: self.memory_bytes_max,
-            step_wall_ms_max: self.step_wall_ms_max,
-            output_bytes_max: self.output_bytes_max,
-            events_max: self.events_max,
-            continuation_bytes_max: self.continuation_bytes_max,
-        }
+        let Self { memory_bytes_max, step_wall_ms_max, output_bytes_max, events_max, continuation_bytes_max } = *self;
+        StepLimits { memory_bytes_max, step_wall_ms_max, output_bytes_max, events_max, continuation_bytes_max }
     }
 }
 

@@ -18,17 +18,22 @@ pub(crate) enum Command {
     Help,
 }
 
-/// Every command: its word, its arguments, and what it does. The first letter is enough, and `cont` for `continue`.
-pub(crate) const COMMANDS: [(&str, &str, &str); 9] = [
-    ("step", "", "make the call; again: hand in its result, and go on to the next call"),
-    ("continue", "", "make all calls, to the end"),
-    ("set", "JSON", "answer with this instead, whether the call was made or not"),
-    ("throw", "NAME MESSAGE", "answer with this exception instead"),
-    ("back", "[N]", "to the step before, or to step N; what calls have done stays done"),
-    ("show", "", "all there is to know of this step"),
-    ("list", "", "the steps so far"),
-    ("quit", "", "end the session"),
-    ("help", "", "this list"),
+/// A command: its word, its arguments, what it does, and how its arguments are read.
+pub(crate) type Known = (&'static str, &'static str, &'static str, fn(&str) -> Result<Command, Failure>);
+
+/// Every command. The first letter is enough, and `cont` for `continue`.
+pub(crate) const COMMANDS: [Known; 9] = [
+    ("step", "", "make the call; again: hand in its result, and go on to the next call", |_| Ok(Command::Step)),
+    ("continue", "", "make all calls, to the end", |_| Ok(Command::Continue)),
+    ("set", "JSON", "answer with this instead, whether the call was made or not", |json| {
+        value::inline(json).map(Command::Set)
+    }),
+    ("throw", "NAME MESSAGE", "answer with this exception instead", throw),
+    ("back", "[N]", "to the step before, or to step N; what calls have done stays done", back),
+    ("show", "", "all there is to know of this step", |_| Ok(Command::Show)),
+    ("list", "", "the steps so far", |_| Ok(Command::List)),
+    ("quit", "", "end the session", |_| Ok(Command::Quit)),
+    ("help", "", "this list", |_| Ok(Command::Help)),
 ];
 
 impl Command {
@@ -41,7 +46,7 @@ impl Command {
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
         let known = COMMANDS.iter().find(|(name, ..)| *name == word || abbreviates(word, name));
-        let Some((name, takes, _)) = known else {
+        let Some((name, takes, _, parse)) = known else {
             let names = COMMANDS.iter().map(|(name, ..)| *name);
             let help = did_you_mean(word, names, "`help` lists the commands");
             return Err(Failure::input("BadCommand", format!("{word:?} is no command"), help));
@@ -49,33 +54,25 @@ impl Command {
         if takes.is_empty() && !rest.is_empty() {
             return Err(Failure::input("BadCommand", format!("{name} takes nothing more"), format!("write {name}")));
         }
-        Self::parse(name, rest).map(Some)
+        parse(rest).map(Some)
     }
+}
 
-    fn parse(name: &str, rest: &str) -> Result<Self, Failure> {
-        Ok(match name {
-            "step" => Self::Step,
-            "continue" => Self::Continue,
-            "set" => Self::Set(value::inline(rest)?),
-            "throw" => {
-                let (name, message) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-                if name.is_empty() {
-                    let help = "write throw NAME MESSAGE, such as throw NodeLost on purpose";
-                    return Err(Failure::input("BadCommand", "throw needs the exception's name", help));
-                }
-                Self::Throw { name: name.to_owned(), message: message.trim().to_owned() }
-            }
-            "back" if rest.is_empty() => Self::Back(None),
-            "back" => {
-                let wrong = || Failure::input("BadCommand", format!("{rest:?} is no step"), "write back, or back N");
-                Self::Back(Some(rest.parse().map_err(|_| wrong())?))
-            }
-            "show" => Self::Show,
-            "list" => Self::List,
-            "quit" => Self::Quit,
-            _ => Self::Help,
-        })
+fn throw(rest: &str) -> Result<Command, Failure> {
+    let (name, message) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    if name.is_empty() {
+        let help = "write throw NAME MESSAGE, such as throw NodeLost on purpose";
+        return Err(Failure::input("BadCommand", "throw needs the exception's name", help));
     }
+    Ok(Command::Throw { name: name.to_owned(), message: message.trim().to_owned() })
+}
+
+fn back(rest: &str) -> Result<Command, Failure> {
+    if rest.is_empty() {
+        return Ok(Command::Back(None));
+    }
+    let wrong = |_| Failure::input("BadCommand", format!("{rest:?} is no step"), "write back, or back N");
+    rest.parse::<usize>().map(|step| Command::Back(Some(step))).map_err(wrong)
 }
 
 /// Whether `word` is a prefix of `name` and of no command listed before it (`s` is step).

@@ -89,8 +89,8 @@ impl Teller<'_> {
     }
 
     pub(super) fn help(&self) -> Result<(), Failure> {
-        let json = |(name, takes, does)| json!({ "command": name, "takes": takes, "does": does });
-        let text = |(name, takes, does)| format!("  {:<20} {does}", format!("{name} {takes}"));
+        let json = |(name, takes, does, _)| json!({ "command": name, "takes": takes, "does": does });
+        let text = |(name, takes, does, _)| format!("  {:<20} {does}", format!("{name} {takes}"));
         self.output.say(|| json!({ "help": COMMANDS.map(json) }), || COMMANDS.map(text).join("\n"))
     }
 
