@@ -70,7 +70,11 @@ pub(crate) struct GatewayArgs {
 
 pub(crate) async fn run(args: &GatewayArgs, output: &Output) -> Result<(), Failure> {
     talk::listen(output);
-    let limits = limits(&args.limits)?;
+    let mut limits = Limits::default();
+    for text in &args.limits {
+        let help = "`catena gateway --help` lists the limits";
+        limits.set(text).map_err(|why| Failure::input("BadUsage", why.to_string(), help))?;
+    }
     let sources = args.functions.iter().map(|(name, file)| Ok((name.clone(), Source::read(file)?)));
     let sources = sources.collect::<Result<Vec<_>, Failure>>()?;
     let mut signals = Signals::new()?;
@@ -112,15 +116,6 @@ async fn open(
         };
         Failure::cannot_start(why.to_string(), help)
     })
-}
-
-fn limits(given: &[String]) -> Result<Limits, Failure> {
-    let mut limits = Limits::default();
-    for text in given {
-        let help = "`catena gateway --help` lists the limits";
-        limits.set(text).map_err(|why| Failure::input("BadUsage", why.to_string(), help))?;
-    }
-    Ok(limits)
 }
 
 fn announce(args: &GatewayArgs, gateway: &Gateway, output: &Output) -> Result<(), Failure> {

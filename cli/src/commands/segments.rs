@@ -228,7 +228,8 @@ async fn read(args: &Read, output: &Output) -> Result<(), Failure> {
 }
 
 async fn write(args: &Write, output: &Output) -> Result<(), Failure> {
-    let data = data_of(args)?;
+    let (_, data) = input::argument(&args.data, BYTES_MAX)?;
+    let data = if args.hex { from_hex(&data)? } else { data };
     let count = data.len();
     let written = connect::ask(args.through.connect(output), "writing", output, async |client| {
         let segment = client.import(&args.segment).await.map_err(Failure::threw)?;
@@ -240,11 +241,6 @@ async fn write(args: &Write, output: &Output) -> Result<(), Failure> {
     let way = written.await?.to_string();
     let json = || json!({ "segment": args.segment, "offset": args.offset, "count": count, "way": way });
     output.say(json, || format!("{count} bytes, by {way}"))
-}
-
-fn data_of(args: &Write) -> Result<Vec<u8>, Failure> {
-    let (_, data) = input::argument(&args.data, BYTES_MAX)?;
-    if args.hex { from_hex(&data) } else { Ok(data) }
 }
 
 fn from_hex(digits: &[u8]) -> Result<Vec<u8>, Failure> {
