@@ -146,16 +146,23 @@ async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
         output.talk("no node that can be reached from there exports a segment to this command");
         return Ok(());
     }
+    let cells = |one: &Listed| {
+        let SegmentEntry { bytes, rights, .. } = &one.entry;
+        [printable(&one.name()), bytes.to_string(), words(*rights).join(" ")]
+    };
+    if args.explain {
+        let rows = listed.iter().map(|one| {
+            let [segment, bytes, rights] = cells(one);
+            let (way, why) = one.way.clone().unwrap_or_default();
+            [segment, bytes, rights, way, printable(&why)]
+        });
+        return output.table(["segment", "bytes", "rights", "by", "because"], rows);
+    }
     let rows = listed.iter().map(|one| {
-        let SegmentEntry { bytes, rights, generation, .. } = &one.entry;
-        let [more, why] = match &one.way {
-            Some((way, why)) => [way.clone(), printable(why)],
-            None => [generation.to_string(), String::new()],
-        };
-        [printable(&one.name()), bytes.to_string(), words(*rights).join(" "), more, why]
+        let [segment, bytes, rights] = cells(one);
+        [segment, bytes, rights, one.entry.generation.to_string()]
     });
-    let [more, why] = if args.explain { ["by", "because"] } else { ["generation", ""] };
-    output.table(["segment", "bytes", "rights", more, why], rows)
+    output.table(["segment", "bytes", "rights", "generation"], rows)
 }
 
 /// A segment; if asked for, also the way by which it is read from here, and why.
