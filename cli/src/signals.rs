@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM, as events.
+//! Ctrl-C and SIGTERM, as events; and how nodes are closed at them.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Signals {
     }
 
     /// Waits for a signal, then closes all nodes side by side; a second signal ends it at once.
-    pub(crate) async fn close(mut self, nodes: Vec<Node>, output: &Output) -> Result<(), Failure> {
+    pub(crate) async fn then_close(mut self, nodes: Vec<Node>, output: &Output) -> Result<(), Failure> {
         self.next().await;
         if !output.json {
             output.talk("closing; once more to end at once");

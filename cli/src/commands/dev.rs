@@ -68,7 +68,7 @@ pub(crate) async fn run(args: &Dev, output: &Output) -> Result<(), Failure> {
     let nodes = signals.unless(start(args, &data, &sandbox, output)).await?;
     let scratch = nodes.iter().map(export_scratch).collect::<Result<Vec<_>, _>>()?;
     announce(&nodes, &data, args, output)?;
-    let served = signals.close(nodes, output).await;
+    let served = signals.then_close(nodes, output).await;
     drop(scratch);
     served
 }

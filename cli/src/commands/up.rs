@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let (node, services, segments) = signals.unless(start(args, file, output)).await?;
     announce(&node, &services, output)?;
-    let served = signals.close(vec![node], output).await;
+    let served = signals.then_close(vec![node], output).await;
     drop(segments);
     served
 }
