@@ -6,12 +6,13 @@
 
 readonly REPOSITORY=$PWD/target/maven
 readonly DONE=target/java/done
+readonly BUILD_SECONDS_MAX=1200
 
 # Offline first: what was fetched once is there.
 built() {
     local arguments=(-q -B "-Dmaven.repo.local=$REPOSITORY" -f sdk/java/pom.xml package)
-    if [ ! -e "$REPOSITORY/filled" ] || ! mvn -o "${arguments[@]}"; then
-        mvn "${arguments[@]}"
+    if [ ! -e "$REPOSITORY/filled" ] || ! timeout "$BUILD_SECONDS_MAX" mvn -o "${arguments[@]}"; then
+        timeout "$BUILD_SECONDS_MAX" mvn "${arguments[@]}"
     fi
     touch "$REPOSITORY/filled" "$DONE"
 }
@@ -19,7 +20,7 @@ built() {
 begin "building for Java"
 mkdir -p target/java
 exec 9>target/java/lock
-flock 9
+flock -w $((2 * BUILD_SECONDS_MAX)) 9
 if [ ! -e "$DONE" ] || [ -n "$(find sdk/java -type f -newer "$DONE" -print -quit)" ]; then
     step "Building the library for Java and the Jetty connector" "read the message above; it needs Java 17, Maven and, the first time, Maven Central" built
 fi

@@ -203,6 +203,9 @@ async fn found(client: &Client, number: u64) {
     tokio::time::timeout(Duration::from_secs(20), call).await.unwrap();
 }
 
+/// The service of which resolvers here cannot say where it is: they panic.
+const PANICS: &str = "panics";
+
 /// Says what it was told to say, counts how often it was asked, and keeps what nodes announce.
 struct Told {
     at: Mutex<Result<Vec<Location>, ResolveError>>,
@@ -236,7 +239,8 @@ impl Resolver for Told {
         "told"
     }
 
-    async fn resolve(&self, _: &str, _: &[NodeId]) -> Result<Answer, ResolveError> {
+    async fn resolve(&self, service: &str, _: &[NodeId]) -> Result<Answer, ResolveError> {
+        assert!(service != PANICS, "on purpose");
         self.asked.fetch_add(1, Ordering::SeqCst);
         Ok(Answer { at: self.at.lock().unwrap().clone()?, ..Answer::default() })
     }
@@ -284,6 +288,8 @@ async fn a_wrong_location_is_passed_over_and_a_right_one_is_kept() {
     *told.at.lock().unwrap() = Err(ResolveError("the directory is down".into()));
     let why = client.call::<_, u64>("who.knows", "once", &1_u64).await.unwrap_err();
     assert!(why.name == exceptions::NODE_UNREACHABLE && why.message.contains("the directory is down"), "{why}");
+    let why = client.call::<_, u64>(PANICS, "once", &1_u64).await.unwrap_err();
+    assert!(why.name == exceptions::NODE_UNREACHABLE && why.message.contains("told: it panicked"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use catena::{Asked, Branch, Exception, Fault, Hash, Sandbox, StepLimits, Told, Value, What, exceptions as names};
-use catena_guest::{GuestCall, GuestSplit, Image, Session, Start, Turn};
+use catena_guest::{Image, Session, Start, Turn};
 
 use crate::{failure::Failure, source::Source};
 
@@ -100,16 +100,9 @@ impl Replayer {
             None if splits.is_empty() => Guest::Runs(session),
             None => Guest::Rests(session.suspend().await?.as_ref().into()),
         };
-        let asked = |from: GuestCall, many| {
-            let GuestCall { call, service, function, params, line, column } = from;
-            Asked { call, service, function, params, branches: 0, line, column, many }
-        };
-        let asks = asks.into_iter().map(|call| asked(call, true));
-        let calls = calls.into_iter().map(|call| asked(call, false));
-        let splits = splits.into_iter().map(|GuestSplit { call, count: branches, at, line, column }| {
-            let (service, function, params) = (at.unwrap_or_default(), String::new(), Value::null());
-            Asked { call, service, function, params, branches, line, column, many: false }
-        });
+        let asks = asks.into_iter().map(|call| Asked::call(call, true));
+        let calls = calls.into_iter().map(|call| Asked::call(call, false));
+        let splits = splits.into_iter().map(Asked::from);
         Ok((guest, Did { emits, logs, asked: asks.chain(calls).chain(splits).collect() }))
     }
 

@@ -3,8 +3,9 @@
 use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, Budget, ChainId, Encoded, Exception, Hash, Kinds, LogLine, NodeId, NodeRef, Outcome, Part,
-    PossibleDuplicate, Recording, ResolverAnswer, ServiceEntry, StepKey, StepLimits, StepTrace, Told, Value,
+    Branch, Budget, ChainId, Encoded, Exception, GuestCall, GuestRead, GuestSplit, Hash, Kinds, LogLine, NodeId,
+    NodeRef, Outcome, Part, PossibleDuplicate, Recording, ResolverAnswer, ServiceEntry, StepKey, StepLimits, StepTrace,
+    Told, Value,
 };
 
 /// A chain's stay at this node: the shell keeps the guest under this name.
@@ -350,37 +351,6 @@ pub struct GuestAsk {
     pub call: GuestCall,
 }
 
-/// A guest's read of the replies that have arrived for a set since it was last told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GuestRead {
-    /// The guest's number for the read, under which the replies are handed in.
-    pub call: u32,
-    /// The guest's number for the set.
-    pub set: u32,
-}
-
-/// A split that a guest asked for (rpc-chains section 3.10).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GuestSplit {
-    /// The guest's number for the split, under which all outcomes are handed in together.
-    pub call: u32,
-    /// How many branches.
-    pub count: u32,
-    /// The service at whose node they merge; `None`: where the chain is.
-    pub at: Option<String>,
-    /// Line of the split in the source; 0 where unknown.
-    pub line: u32,
-    /// Column of the split in the source; 0 where unknown.
-    pub column: u32,
-}
-
-impl GuestSplit {
-    /// How many branches, as far as they can be numbered.
-    pub(crate) fn branches(&self) -> u16 {
-        u16::try_from(self.count).unwrap_or(u16::MAX)
-    }
-}
-
 /// What a service function answers with.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
@@ -447,21 +417,4 @@ impl RetryScope {
             () => Self::Nowhere,
         }
     }
-}
-
-/// A call that a guest issued.
-#[derive(Clone, PartialEq, Debug)]
-pub struct GuestCall {
-    /// The guest's number for it.
-    pub call: u32,
-    /// Service.
-    pub service: String,
-    /// Function.
-    pub function: String,
-    /// Parameters.
-    pub params: Value,
-    /// Line of the call in the source; 0 where unknown.
-    pub line: u32,
-    /// Column of the call in the source; 0 where unknown.
-    pub column: u32,
 }

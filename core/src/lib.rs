@@ -44,12 +44,12 @@ mod time;
 
 pub(crate) use action::RetryScope;
 pub use action::{
-    Action, Answer, CallId, GuestAsk, GuestCall, GuestRead, GuestSplit, Handed, Instance, LookupId, Missing, Receipt,
-    Replied, SessionId, SubChain, Ticket, Turn, Undelivered, Urgency, Wanted,
+    Action, Answer, CallId, GuestAsk, Handed, Instance, LookupId, Missing, Receipt, Replied, SessionId, SubChain,
+    Ticket, Turn, Undelivered, Urgency, Wanted,
 };
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;
-pub use catena_wire::Tail;
+pub use catena_wire::{GuestCall, GuestRead, GuestSplit, Tail};
 pub use directory::Link;
 pub use memory::Way;
 pub use node::Node;

@@ -1,7 +1,7 @@
 //! The events of the guest ABI and their encoding (`ABI.md`, "In" and "Out").
 
 use bytes::Bytes;
-use catena_wire::{Exception, Value};
+use catena_wire::{Exception, GuestCall, GuestRead, GuestSplit, Value};
 use minicbor::{Decoder, Encoder};
 
 /// The only sources of time and randomness that a function has.
@@ -11,47 +11,6 @@ pub struct Start {
     pub started_at_ms: u64,
     /// The only randomness there is, derived from the chain's id.
     pub seed: u64,
-}
-
-/// A call that the function made.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GuestCall {
-    /// The function's number for the call, from 0, by which the call is settled.
-    pub call: u32,
-    /// Service called.
-    pub service: String,
-    /// Its function.
-    pub function: String,
-    /// The call's parameters.
-    pub params: Value,
-    /// Line of the call in the function's source, from 1; 0 where unknown.
-    pub line: u32,
-    /// Column, from 1; 0 where unknown.
-    pub column: u32,
-}
-
-/// A split that the function asked for (rpc-chains section 3.10).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuestSplit {
-    /// The function's number for the split, counted among its calls.
-    pub call: u32,
-    /// How many branches.
-    pub count: u32,
-    /// The service at whose node the branches merge; `None`: where the function is.
-    pub at: Option<String>,
-    /// Line of the split in the function's source, from 1; 0 where unknown.
-    pub line: u32,
-    /// Column, from 1; 0 where unknown.
-    pub column: u32,
-}
-
-/// A request for the next replies of a set, that is, of a call that is answered many times; the set has the number of that call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GuestRead {
-    /// The function's number for the request, counted among its calls.
-    pub call: u32,
-    /// The number of the call that is answered many times.
-    pub set: u32,
 }
 
 /// The events that a guest emitted in one turn.

@@ -46,9 +46,10 @@ mod tests;
 mod ticker;
 mod warm;
 
-pub use abi::{GuestCall, GuestRead, GuestSplit, Start};
+pub use abi::Start;
 pub use admission::Refusal as AdmissionRefusal;
 pub use budget::{GuestsBudget, MemoryBudget};
+pub use catena_wire::{GuestCall, GuestRead, GuestSplit};
 pub use error::{GUEST_ABI, GUEST_TRAPPED, SESSION_OVER, SandboxError};
 pub use explicit::{VERSION_EXPLICIT, decode_explicit};
 pub use function::{Function, FunctionError, FunctionKind};

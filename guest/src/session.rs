@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use catena_wire::{Exception, StepLimits, Value};
+use catena_wire::{Exception, GuestCall, GuestRead, GuestSplit, StepLimits, Value};
 
 use crate::{
-    abi::{self, GuestCall, GuestEnd, GuestRead, GuestSplit, Outbox, Start},
+    abi::{self, GuestEnd, Outbox, Start},
     error::{Stop, session_over},
     explicit::Explicit,
     image::Image,

@@ -15,6 +15,7 @@ mod bytes_codec;
 mod chain;
 mod datagram;
 mod exception;
+mod guest;
 mod hello;
 mod hop;
 mod id;
@@ -34,6 +35,7 @@ pub use datagram::{
     BUFFERS_MAX, Buffer, COMPLETIONS_MAX, Completion, Datagram, Lent, SHORT_BYTES_MAX, SHORT_ITEMS_MAX,
 };
 pub use exception::{Exception, Fault, names};
+pub use guest::{GuestCall, GuestRead, GuestSplit};
 pub use hello::Hello;
 pub use hop::{BlobBytes, BranchCount, End, Hop, LogLine, NodeRef, Outcome, PossibleDuplicate, StepTrace, Unreached};
 pub use id::{Branch, ChainId, Hash, NodeId, StepKey};

@@ -5,7 +5,7 @@
 use alloc::{string::String, vec::Vec};
 use minicbor::{Decode, Encode};
 
-use crate::{Branch, Hash, Outcome, Value};
+use crate::{Branch, GuestCall, GuestSplit, Hash, Outcome, Value};
 
 /// Limit on the events of one recording.
 pub const RECORDING_EVENTS_MAX: usize = 16_384;
@@ -119,7 +119,22 @@ impl Told {
     }
 }
 
+impl From<GuestSplit> for Asked {
+    fn from(split: GuestSplit) -> Self {
+        let GuestSplit { call, count: branches, at, line, column } = split;
+        let (service, function, params) = (at.unwrap_or_default(), String::new(), Value::null());
+        Self { call, service, function, params, branches, line, column, many: false }
+    }
+}
+
 impl Asked {
+    /// A call; `many`: it is answered many times.
+    #[must_use]
+    pub fn call(call: GuestCall, many: bool) -> Self {
+        let GuestCall { call, service, function, params, line, column } = call;
+        Self { call, service, function, params, branches: 0, line, column, many }
+    }
+
     /// `service/function`.
     #[must_use]
     pub fn target(&self) -> String {

@@ -60,7 +60,8 @@ fn with(target: &str, field: &str, value: &str) -> Request<Bytes> {
 }
 
 async fn whole(response: Response<catena_web::FetchBody>) -> Bytes {
-    response.into_body().whole(1 << 30).await.unwrap()
+    let read = tokio::time::timeout(Duration::from_secs(60), response.into_body().whole(1 << 30)).await;
+    read.expect("the body ends").unwrap()
 }
 
 fn content(bytes: usize) -> Vec<u8> {

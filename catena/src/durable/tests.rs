@@ -112,24 +112,30 @@ type Case = (&'static str, Vec<(StepKey, Option<PossibleDuplicate>)>, StepKey, O
 
 #[tokio::test]
 async fn what_one_way_of_a_chain_has_done_no_other_does_again() {
-    let unmarked = || None;
+    let first_way = || None;
     let other_chain =
         Some(PossibleDuplicate { way: 9, since: StepKey { chain: ChainId { number: 2, ..step(1).chain }, ..step(8) } });
     let cases: [Case; 14] = [
         ("nobody has been here", vec![], at("", 5), way(9, 3), true),
         ("its own way has", vec![(at("", 4), way(9, 3))], at("", 5), way(9, 3), true),
-        ("it has itself, before any mark", vec![(at("", 4), unmarked())], at("", 5), unmarked(), true),
-        ("the unmarked way, after the two parted", vec![(at("", 4), unmarked())], at("", 5), way(9, 3), false),
-        ("the unmarked way, where they parted", vec![(at("", 3), unmarked())], at("", 5), way(9, 3), false),
-        ("the unmarked way, before", vec![(at("", 2), unmarked())], at("", 5), way(9, 3), true),
-        ("the unmarked way, further on", vec![(at("", 7), unmarked())], at("", 5), way(9, 3), false),
-        ("a marked way, and this one is not", vec![(at("", 4), way(9, 3))], at("", 5), unmarked(), false),
-        ("another marked way, which parted earlier", vec![(at("", 4), way(8, 3))], at("", 6), way(9, 5), false),
-        ("another marked way, before either parted", vec![(at("", 2), way(8, 3))], at("", 6), way(9, 5), true),
-        ("a branch of it", vec![(at(".1.2", 4), unmarked())], at("", 5), way(9, 3), false),
-        ("what it branched from", vec![(at(".1", 4), unmarked())], at(".1.2", 5), way(9, 3), false),
-        ("another branch", vec![(at(".1", 4), unmarked())], at(".12", 5), way(9, 3), true),
-        ("a mark of another chain counts from the start", vec![(at("", 2), unmarked())], at("", 5), other_chain, false),
+        ("it has itself, before any duplicate", vec![(at("", 4), first_way())], at("", 5), first_way(), true),
+        ("the first way, after the two parted", vec![(at("", 4), first_way())], at("", 5), way(9, 3), false),
+        ("the first way, where they parted", vec![(at("", 3), first_way())], at("", 5), way(9, 3), false),
+        ("the first way, before", vec![(at("", 2), first_way())], at("", 5), way(9, 3), true),
+        ("the first way, further on", vec![(at("", 7), first_way())], at("", 5), way(9, 3), false),
+        ("a later way, and this one is not", vec![(at("", 4), way(9, 3))], at("", 5), first_way(), false),
+        ("another later way, which parted earlier", vec![(at("", 4), way(8, 3))], at("", 6), way(9, 5), false),
+        ("another later way, before either parted", vec![(at("", 2), way(8, 3))], at("", 6), way(9, 5), true),
+        ("a branch of it", vec![(at(".1.2", 4), first_way())], at("", 5), way(9, 3), false),
+        ("what it branched from", vec![(at(".1", 4), first_way())], at(".1.2", 5), way(9, 3), false),
+        ("another branch", vec![(at(".1", 4), first_way())], at(".12", 5), way(9, 3), true),
+        (
+            "a duplicate of another chain counts from the start",
+            vec![(at("", 2), first_way())],
+            at("", 5),
+            other_chain,
+            false,
+        ),
     ];
     let dir = tempfile::tempdir().unwrap();
     for (number, (what, before, key, way, runs)) in cases.into_iter().enumerate() {

@@ -36,6 +36,8 @@ const TICKETS_MAX: usize = 1_024;
 const TICKET_TTL: Duration = Duration::from_secs(5);
 /// How long either side waits for the other.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long after an accept that failed the next one is tried, if the node still exists.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Callers at one time.
 const CALLERS_MAX: usize = 64;
 /// Descriptors that a ticket brings: pages, state, bell.
@@ -115,7 +117,15 @@ async fn serve(door: Weak<Door>, listener: UnixListener) {
     loop {
         let accepted = tokio::time::timeout(IDLE, listener.accept()).await;
         let Some(door) = door.upgrade() else { return };
-        let Ok(Ok((mut caller, _))) = accepted else { continue };
+        let mut caller = match accepted {
+            Ok(Ok((caller, _))) => caller,
+            // For want of descriptors, for example: the next accept would fail at once, too.
+            Ok(Err(_)) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+            Err(_) => continue,
+        };
         let Ok(turn) = Arc::clone(&callers).try_acquire_owned() else { continue };
         tokio::spawn(async move {
             let exchange = async {

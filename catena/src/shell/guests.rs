@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use catena_core::{GuestAsk, GuestCall, GuestRead, GuestSplit, SessionId, Turn};
+use catena_core::{GuestAsk, SessionId, Turn};
 use catena_guest::{Image, Session, Start};
 use catena_wire::{Exception, Fault, Hash, StepLimits, Value, names};
 
@@ -128,30 +128,14 @@ impl Shell {
 }
 
 fn translate(turn: catena_guest::Turn) -> Turn {
-    let call = |call: catena_guest::GuestCall| GuestCall {
-        call: call.call,
-        service: call.service,
-        function: call.function,
-        params: call.params,
-        line: call.line,
-        column: call.column,
-    };
-    let ask = |asked: catena_guest::GuestCall| GuestAsk { number: random::bits128(), call: call(asked) };
-    let read = |read: catena_guest::GuestRead| GuestRead { call: read.call, set: read.set };
-    let split = |split: catena_guest::GuestSplit| GuestSplit {
-        call: split.call,
-        count: split.count,
-        at: split.at,
-        line: split.line,
-        column: split.column,
-    };
+    let ask = |call| GuestAsk { number: random::bits128(), call };
     Turn {
-        calls: turn.calls.into_iter().map(call).collect(),
+        calls: turn.calls,
         emits: turn.emits,
         logs: turn.logs,
-        splits: turn.splits.into_iter().map(split).collect(),
+        splits: turn.splits,
         asks: turn.asks.into_iter().map(ask).collect(),
-        reads: turn.reads.into_iter().map(read).collect(),
+        reads: turn.reads,
         leaves: turn.leaves,
         end: turn.end,
     }

@@ -1,6 +1,6 @@
 //! Finds services: asks each resolver in turn, until one knows an instance that answers (libRIPC, section III).
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use catena_core::{Instance, LookupId};
 use catena_directory::{Answer, Location, ResolveError, Resolver};
@@ -9,7 +9,7 @@ use catena_wire::{
     Exception, Fault, INSTANCES_MAX, Message, NodeId, NodeRef, RESOLVERS_MAX, ResolverAnswer, ServiceEntry, Sighting,
     names,
 };
-
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::{Shell, lock, mesh_names::MeshResolver};
@@ -254,8 +254,13 @@ impl Shell {
 }
 
 async fn ask(resolver: &dyn Resolver, service: &str, avoid: &[NodeId]) -> Result<Answer, ResolveError> {
-    let answer = tokio::time::timeout(RESOLVE_TIMEOUT, resolver.resolve(service, avoid)).await;
-    answer.unwrap_or_else(|_| Err(ResolveError(format!("no answer within {} s", RESOLVE_TIMEOUT.as_secs()))))
+    // A resolver is its user's code: one that panics has failed, and the next one is asked.
+    let answer = AssertUnwindSafe(async { resolver.resolve(service, avoid).await }).catch_unwind();
+    match tokio::time::timeout(RESOLVE_TIMEOUT, answer).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => Err(ResolveError("it panicked; the message is in the node's log".to_owned())),
+        Err(_) => Err(ResolveError(format!("no answer within {} s", RESOLVE_TIMEOUT.as_secs()))),
+    }
 }
 
 fn silent() -> Exception {

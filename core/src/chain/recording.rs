@@ -1,9 +1,9 @@
 //! The recording of a chain: what its guests are told, carried along and brought home with the end.
 
-use catena_wire::{Asked, Outcome, Told, Value, What};
+use catena_wire::{Asked, Outcome, Told, What};
 
 use super::{Chains, activation::Activation};
-use crate::{Action, GuestCall, Replied, SessionId, Turn, ground::Ground};
+use crate::{Action, Replied, SessionId, Turn, ground::Ground};
 
 impl Chains {
     /// Records what this action tells a guest.
@@ -42,31 +42,8 @@ pub(super) fn record(ground: &mut Ground, activation: &mut Activation, what: imp
 
 /// What a guest asked for in its turn, in the order in which its steps are numbered.
 pub(super) fn turned(turn: &Turn) -> What {
-    let calls = turn.calls.iter().map(|call| asked(call, false));
-    let asks = turn.asks.iter().map(|ask| asked(&ask.call, true));
-    let splits = turn.splits.iter().map(|split| Asked {
-        call: split.call,
-        service: split.at.clone().unwrap_or_default(),
-        function: Default::default(),
-        params: Value::null(),
-        branches: split.count,
-        line: split.line,
-        column: split.column,
-        many: false,
-    });
+    let calls = turn.calls.iter().map(|call| Asked::call(call.clone(), false));
+    let asks = turn.asks.iter().map(|ask| Asked::call(ask.call.clone(), true));
+    let splits = turn.splits.iter().map(|split| Asked::from(split.clone()));
     What::Turned(asks.chain(calls).chain(splits).collect())
-}
-
-/// `many`: the call is answered many times.
-fn asked(call: &GuestCall, many: bool) -> Asked {
-    Asked {
-        call: call.call,
-        service: call.service.clone(),
-        function: call.function.clone(),
-        params: call.params.clone(),
-        branches: 0,
-        line: call.line,
-        column: call.column,
-        many,
-    }
 }

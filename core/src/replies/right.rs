@@ -186,7 +186,7 @@ impl Rights {
             return Err(Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Service, why));
         };
         // The hops of a call bound how much it may delegate in all. The first delegation gets half of what is left, the second a third, and so on: a budget of
-        // 2,000 is enough for a circle of ten, or for some ninety side by side.
+        // 2,000 is enough for a circle of ten, or for 78 side by side.
         let lent = left.hops_left() / (u32::from(number) + 1);
         held.budget = left.without_hops(lent);
         if right.caller.address.is_none() && right.entry.is_none() && held.from == right.caller.id {

@@ -9,7 +9,7 @@ use minicbor::{Decode, Encode};
 pub(crate) const WRONG_MERGE: &str = "WrongMerge";
 /// How one ends that caught an exception, went on, and throws; and how, if that was one of an outcome that is unknown.
 pub(crate) const THROWN: &str = "Thrown";
-pub(crate) const THROWN_IN_DOUBT: &str = "ThrownInDoubt";
+pub(crate) const THROWN_UNCERTAIN: &str = "ThrownUncertain";
 
 /// One statement.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -105,8 +105,8 @@ impl Guest {
             None => {}
             Some(Err(why)) if matches!(self.todo.first(), Some(Op::Try(_))) => {
                 self.todo.remove(0);
-                let doubt = why.unknown || self.caught.as_deref() == Some(THROWN_IN_DOUBT);
-                self.caught = Some(if doubt { THROWN_IN_DOUBT } else { THROWN }.to_owned());
+                let uncertain = why.unknown || self.caught.as_deref() == Some(THROWN_UNCERTAIN);
+                self.caught = Some(if uncertain { THROWN_UNCERTAIN } else { THROWN }.to_owned());
             }
             Some(Err(why)) => {
                 turn.end = Some(Err(why));

@@ -5,7 +5,7 @@
 //! what they do between two messages commutes with all else.
 //!
 //! The promises are in `walk.rs`: nothing is asked for that may not be; no effect twice under one key; every chain ends, at
-//! most once, and leaves nothing behind; one that failed at a step failed before that step's effect, and a doubt is told with
+//! most once, and leaves nothing behind; one that failed at a step failed before that step's effect, and an uncertainty is told with
 //! whatever is thrown after it; no answer and no line is lost unreported or delivered twice; a merge brings every branch's result;
 //! no budget is exceeded; what is cancelled ends so; without a fault all is answered, and where the network alone errs, too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]

@@ -4,7 +4,7 @@ use catena_wire::names;
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use crate::{
-    guest::{THROWN_IN_DOUBT, WRONG_MERGE, emits, heard, lines},
+    guest::{THROWN_UNCERTAIN, WRONG_MERGE, emits, heard, lines},
     setup::{Faults, Kind, Setup},
     world::{Event, Failed, World},
 };
@@ -52,8 +52,8 @@ impl Model for Setup {
                 let before = |failed: &Failed| failed.at.as_ref().is_none_or(|at| !world.done.contains(at));
                 world.failed().all(|failed| failed.unknown || before(failed))
             }),
-            Property::always("a doubt is told with whatever is thrown after it", |_, world: &World| {
-                world.failed().all(|failed| failed.unknown || failed.name != THROWN_IN_DOUBT)
+            Property::always("an uncertainty is told with whatever is thrown after it", |_, world: &World| {
+                world.failed().all(|failed| failed.unknown || failed.name != THROWN_UNCERTAIN)
             }),
             Property::always("every chain ends at most once", |_, world: &World| {
                 world.chains.iter().all(|(_, seen)| seen.ends.len() <= 1)

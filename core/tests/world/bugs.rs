@@ -6,7 +6,7 @@ use std::cell::Cell;
 use catena_core::{Bug, Policy};
 
 use crate::{
-    solo::{basics, doubt, duplicates, forged, listening, room, shares, splits, strays, waits},
+    solo::{basics, duplicates, forged, listening, room, shares, splits, strays, waits},
     stories::{cancelling, orphans},
 };
 
@@ -39,7 +39,7 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::CancelNotPassedOn, cancelling::a_cancellation_reaches_every_branch),
     (Bug::EntryForgetsHosts, forged::the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_of),
     (Bug::LateCallDenied, waits::a_call_that_went_out_and_has_no_time_for_another_try_may_have_been_made),
-    (Bug::BranchUncertaintyForgotten, doubt::doubt_of_a_branch_is_its_parents_once_that_is_told),
+    (Bug::BranchUncertaintyForgotten, uncertainty::uncertainty_of_a_branch_is_its_parents_once_that_is_told),
     (Bug::StrangersEvict, shares::a_strangers_cancellations_make_nobody_elses_forgotten),
     (Bug::StrangersEvict, shares::a_strangers_marked_hops_make_no_fence_of_others_forgotten),
     (Bug::RefusedFences, shares::what_is_refused_fences_nobody),

@@ -68,5 +68,5 @@ impl World {
 fn another_way(store: &Store, key: &StepKey, duplicate: Option<&PossibleDuplicate>) -> bool {
     let way = Way::of(key, duplicate);
     let mut of_chain = store.iter().filter(|(known, _)| known.chain == key.chain);
-    of_chain.any(|(known, (_, mark, _))| way.is_overtaken_by(&Way::of(known, mark.as_ref())))
+    of_chain.any(|(known, (_, duplicate, _))| way.is_overtaken_by(&Way::of(known, duplicate.as_ref())))
 }

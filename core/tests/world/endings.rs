@@ -1,7 +1,7 @@
 //! What each of the three endings promises (rpc-chains section 3.9), held against what took effect: answered, failed before the
 //! effect of a step, or unknown.
 //!
-//! A run that went on in two places is judged by what its functions were told and by its doubt only: what its end says of a step
+//! A run that went on in two places is judged by what its functions were told and by its uncertainty only: what its end says of a step
 //! does not hold for the other one of the two.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub(crate) fn check(record: &Record) -> Verdict {
 /// What holds for the end of each chain.
 pub(crate) fn check_end(record: &Record, chain: ChainId, seen: &Seen) -> Verdict {
     let Some((Outcome::Threw(why), ..)) = seen.ends.first() else { return tells_its_last_step(record, chain, seen) };
-    doubt_is_told(record, seen, why)?;
+    uncertainty_is_told(record, seen, why)?;
     if why.unknown {
         return Ok(());
     }
@@ -110,17 +110,17 @@ fn fails_for_a_reason(why: &Exception) -> Verdict {
 }
 
 /// A function that was told of an outcome that is unknown, and throws whatever it likes: the end is unknown.
-fn doubt_is_told(record: &Record, seen: &Seen, why: &Exception) -> Verdict {
+fn uncertainty_is_told(record: &Record, seen: &Seen, why: &Exception) -> Verdict {
     if why.unknown {
         return Ok(());
     }
     let thrown = why.params.as_ref().and_then(|params| minicbor::decode::<Thrown>(params.as_bytes()).ok());
     if why.name == "Thrown" && matches!(thrown, Some((_, _, true))) {
-        return Err(format!("the doubt is forgotten that its function had: {why}"));
+        return Err(format!("the uncertainty is forgotten that its function had: {why}"));
     }
-    // There may be two of it, one of which was in doubt.
+    // There may be two of it, one of which was uncertain.
     let mut thrown = record.uncaught.iter().filter(|thrown| thrown.who == (seen.run, 0)).peekable();
-    if thrown.peek().is_some() && thrown.all(|thrown| thrown.doubt && thrown.name == why.name) {
+    if thrown.peek().is_some() && thrown.all(|thrown| thrown.uncertain && thrown.name == why.name) {
         return Err(format!("its function was told of an outcome that is unknown: {why}"));
     }
     Ok(())

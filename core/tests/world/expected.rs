@@ -23,12 +23,12 @@ pub(crate) struct Expected {
 }
 
 pub(crate) fn expected(program: &[Op], run: u64, hops: u32, services: u8) -> Expected {
-    let mut play = Play { services, answers: 0, strained: false, stopped: Some(false), doubtful: false, beside: 0 };
+    let mut play = Play { services, answers: 0, strained: false, stopped: Some(false), uncertain: false, beside: 0 };
     let mut left = hops;
     let guest = Guest::begin(&Value::encode(&(run, 0_u64)));
     let end = play.chain(program, guest, None, &mut left, true);
     let end = end.map(|value| minicbor::decode(value.as_bytes()).expect("returned")).map_err(|why| why.name);
-    Expected { end, answers: play.answers, strained: play.strained || play.doubtful, stopped: play.stopped }
+    Expected { end, answers: play.answers, strained: play.strained || play.uncertain, stopped: play.stopped }
 }
 
 struct Play {
@@ -37,7 +37,7 @@ struct Play {
     strained: bool,
     stopped: Option<bool>,
     /// It may run out of hops, by how they are lent.
-    doubtful: bool,
+    uncertain: bool,
     /// Calls made beside others so far: of a race, all but one may be out for long.
     beside: usize,
 }
@@ -60,7 +60,7 @@ impl Play {
             None => guest.turn(program, None),
         };
         let end = loop {
-            self.doubtful |= is_short(&turn.calls, *left, queue.len().max(self.beside));
+            self.uncertain |= is_short(&turn.calls, *left, queue.len().max(self.beside));
             let (queued, before) = (queue.len(), self.beside);
             self.beside += turn.calls.len().saturating_sub(1);
             for call in turn.calls {

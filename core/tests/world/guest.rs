@@ -86,7 +86,7 @@ pub(crate) fn hash_of(code: &[u8]) -> Hash {
 pub(crate) type Who = (u64, u64);
 /// What a service function is told: who calls, and the number of the call.
 pub(crate) type Params = (u64, u64, u32);
-/// What an exception of its own has for programs: whose it is, and whether that was in doubt.
+/// What an exception of its own has for programs: whose it is, and whether that was uncertain.
 pub(crate) type Thrown = (u64, u64, bool);
 /// What a function returns: its results folded, whether it caught an exception that a fault caused, and its emits.
 pub(crate) type Returned = (u64, bool, u32);
@@ -139,9 +139,9 @@ pub(crate) struct Guest {
     got: Vec<(u32, u64)>,
     #[cbor(n(10), with = "minicbor::bytes")]
     kept: Vec<u8>,
-    /// What it was told of a call that may have taken effect leaves it in doubt.
+    /// What it was told of a call that may have taken effect leaves it uncertain.
     #[n(11)]
-    doubt: bool,
+    uncertain: bool,
     /// The last exception that it held on to.
     #[n(12)]
     held: Option<Exception>,
@@ -176,8 +176,8 @@ impl Guest {
     }
 
     /// Whether it was told of a call that may have taken effect.
-    pub(crate) const fn doubts(&self) -> bool {
-        self.doubt
+    pub(crate) const fn is_uncertain(&self) -> bool {
+        self.uncertain
     }
 
     /// Whether it caught an exception that came of a fault.
@@ -204,7 +204,7 @@ impl Guest {
         self.own = branch_of(self.own, call, index);
         self.fold = mix(self.fold ^ (u64::from(index) + 1));
         // Its parent answers for what its parent was told.
-        (self.pc, self.emits, self.caught, self.doubt) = (0, 0, false, false);
+        (self.pc, self.emits, self.caught, self.uncertain) = (0, 0, false, false);
         self.awaited.clear();
         self.turn(program, None)
     }
@@ -232,7 +232,7 @@ impl Guest {
 
     /// A result for the statement that awaits it; an error unless it is caught.
     fn take(&mut self, ops: &[Op], call: u32, result: Result<Value, Exception>) -> Result<(), Exception> {
-        self.doubt |= matches!(&result, Err(why) if why.unknown);
+        self.uncertain |= matches!(&result, Err(why) if why.unknown);
         match (result, &ops[self.pc as usize]) {
             (Ok(value), Op::Split(..) | Op::TrySplit(_)) => {
                 let folded = self.merged(&value);
@@ -273,7 +273,7 @@ impl Guest {
                 (result, caught)
             } else {
                 let why: Exception = decoder.decode().expect("what the branch threw");
-                self.doubt |= why.unknown;
+                self.uncertain |= why.unknown;
                 (1, !is_its_own(&why.name))
             };
             self.caught |= caught;
@@ -319,9 +319,9 @@ impl Guest {
         true
     }
 
-    /// An exception of its own, which says whose it is and whether that was in doubt.
+    /// An exception of its own, which says whose it is and whether that was uncertain.
     fn throws(&self, turn: &mut Turn) -> bool {
-        let whose: Thrown = (self.run, self.own, self.doubt);
+        let whose: Thrown = (self.run, self.own, self.uncertain);
         let why = Exception::new("Thrown", Fault::Guest, "as the program says").with_params(Value::encode(&whose));
         turn.end = Some(Err(why));
         false

@@ -109,7 +109,7 @@ fn the_seeds_reach_what_they_are_meant_to_reach() {
         "cancelled in time",
         "failed at a step",
         "unknown",
-        "thrown in doubt",
+        "thrown while uncertain",
         "thrown after it went on",
         "asked of a store again",
         "answered from a store",
@@ -132,7 +132,7 @@ fn count_endings(record: &Record, kinds: &mut std::collections::BTreeMap<String,
     count("unknown", threw(&|_, why| why.unknown));
     count("failed at a step", threw(&|_, why| !why.unknown && why.target.is_some()));
     count("thrown after it went on", threw(&|seen, why| why.branch.is_root() && why.step < seen.last_step));
-    count("thrown in doubt", record.uncaught.iter().filter(|thrown| thrown.doubt).count());
+    count("thrown while uncertain", record.uncaught.iter().filter(|thrown| thrown.uncertain).count());
     count("asked of a store again", record.asked_again);
     count("answered from a store", record.answered_from_store);
 }

@@ -35,7 +35,7 @@ pub(crate) const FUNCTIONS: [&str; 16] = [
     "twice",
     "keeps",
     "replicate",
-    "doubts",
+    "uncertain",
 ];
 const WORK: u8 = 0;
 const FAIL: u8 = 1;
@@ -63,9 +63,9 @@ const KEEPS: u8 = 13;
 /// Answers with a chain that does something here, and then the same at the next service: primary and backup.
 pub(crate) const REPLICATE: u8 = 14;
 /// Answers with a chain that catches what may have taken effect, goes on, and throws an exception of its own.
-pub(crate) const DOUBTS: u8 = 15;
+pub(crate) const UNCERTAIN: u8 = 15;
 /// Those that answer with chains, and end.
-pub(crate) const SUB_CHAINS: [u8; 9] = [CHAIN, CAUGHT, THROWS, HEARS, NESTED, FORKS, QUIET, REPLICATE, DOUBTS];
+pub(crate) const SUB_CHAINS: [u8; 9] = [CHAIN, CAUGHT, THROWS, HEARS, NESTED, FORKS, QUIET, REPLICATE, UNCERTAIN];
 
 pub(crate) const fn at(service: u8, function: u8) -> Target {
     Target { service, function }
@@ -133,7 +133,7 @@ pub(crate) fn program_of(service: u8, function: &str, services: u8) -> Option<Ve
             vec![Op::Emit, Op::Call(work(next(1))), Op::Emit, Op::Emit, Op::Call(work(next(2))), Op::Emit]
         }
         "replicate" => vec![Op::Call(work(service)), Op::Call(work(next(1)))],
-        "doubts" => vec![Op::Hold(work(next(1))), Op::Call(work(next(2))), Op::ThrowOwn],
+        "uncertain" => vec![Op::Hold(work(next(1))), Op::Call(work(next(2))), Op::ThrowOwn],
         "nested" => vec![Op::Call(at(next(1), CHAIN)), Op::Call(work(next(2)))],
         "twice" => vec![Op::Try(at(service, TWICE)), Op::Try(at(service, TWICE))],
         "forever" => vec![Op::Call(at(service, FOREVER))],

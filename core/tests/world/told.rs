@@ -16,7 +16,7 @@ pub(crate) struct Uncaught {
     pub(crate) who: Who,
     pub(crate) name: String,
     /// It had been told of a call that may have taken effect.
-    pub(crate) doubt: bool,
+    pub(crate) uncertain: bool,
 }
 
 impl World {
@@ -73,7 +73,7 @@ impl World {
     }
 
     fn note_denied(&mut self, host: usize, params: Params, why: &Exception) {
-        self.must_say_its_doubt(host, why);
+        self.must_say_its_uncertainty(host, why);
         if why.unknown {
             return;
         }
@@ -83,14 +83,14 @@ impl World {
         self.record.denied.insert(params, why.clone());
     }
 
-    /// What a function throws that is in doubt is in doubt for whoever hears of it.
-    pub(crate) fn must_say_its_doubt(&mut self, host: usize, why: &Exception) {
+    /// What a function throws that is uncertain is uncertain for whoever hears of it.
+    pub(crate) fn must_say_its_uncertainty(&mut self, host: usize, why: &Exception) {
         let thrown = why.params.as_ref().filter(|_| why.name == "Thrown");
         let thrown = thrown.and_then(|params| minicbor::decode::<Thrown>(params.as_bytes()).ok());
         if let Some((run, own, true)) = thrown
             && !why.unknown
         {
-            self.record.violations.push(format!("n{host}: the doubt of ({run}, {own}) was forgotten: {why}"));
+            self.record.violations.push(format!("n{host}: the uncertainty of ({run}, {own}) was forgotten: {why}"));
         }
     }
 
@@ -102,7 +102,7 @@ impl World {
             self.record.issued.entry((run, own, call.call)).or_default().push(target);
         }
         if let Some(Err(why)) = &turn.end {
-            let uncaught = Uncaught { who: guest.who(), name: why.name.clone(), doubt: guest.doubts() };
+            let uncaught = Uncaught { who: guest.who(), name: why.name.clone(), uncertain: guest.is_uncertain() };
             self.record.uncaught.push(uncaught);
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use catena::{Exception, Reply, ReplySet, RunOptions, Value, from_value, to_value};
 use tokio::time::timeout;
 
-use crate::{Failure, kinds::Kind, ledger::now_ms, plan::Plan, trials::Origin};
+use crate::{Failure, kinds::Kind, ledger::now_ms, patience::within, plan::Plan, trials::Origin};
 
 /// The time limit of a chain.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(12);
@@ -76,7 +76,7 @@ async fn last(
         }
         replies.cancel();
     }
-    timeout(TIMEOUT + PATIENCE, listen(replies, answers)).await.ok().flatten()
+    within(TIMEOUT + PATIENCE, listen(replies, answers)).await.flatten()
 }
 
 async fn listen(replies: &mut ReplySet, answers: &mut Vec<Value>) -> Option<Result<Value, Exception>> {

@@ -175,7 +175,9 @@ impl Course {
             Ending::Failed(why) => {
                 self.meant(why).into_iter().map(|meant| self.told_by_failure(why, meant, place)).collect()
             }
-            Ending::Unknown(why) => self.meant(why).into_iter().map(|meant| self.told_by_doubt(meant, place)).collect(),
+            Ending::Unknown(why) => {
+                self.meant(why).into_iter().map(|meant| self.told_by_uncertainty(meant, place)).collect()
+            }
             Ending::Hung => Vec::new(),
         };
         match told.split_first() {
@@ -199,7 +201,7 @@ impl Course {
     }
 
     /// After an unknown outcome, only what came before the named call is certain.
-    fn told_by_doubt(&self, named: usize, place: usize) -> Told {
+    fn told_by_uncertainty(&self, named: usize, place: usize) -> Told {
         if self.0[named].before.contains(&place) { Told::Done } else { Told::Perhaps }
     }
 

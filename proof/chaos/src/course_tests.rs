@@ -83,7 +83,7 @@ fn a_failure_speaks_of_what_came_before_it_and_after_it_but_not_of_other_branche
 }
 
 #[test]
-fn doubt_speaks_of_what_came_before_alone() {
+fn uncertainty_speaks_of_what_came_before_alone() {
     let course = course(vec![effect(0), split(vec![vec![effect(1), effect(2)], vec![effect(3)]]), effect(4)]);
     let unknown = |branch, step| Ending::Unknown(failed(branch, step, Some("s/take")).outcome_unknown());
     assert_eq!(told(&course, &unknown(".1", 4)), "++???");

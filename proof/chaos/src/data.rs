@@ -1,13 +1,13 @@
 //! Common to all trials with data: values are checked when they arrive; whether there was a reason for a failure is checked afterwards.
 
 use catena::Exception;
-use tokio::time::timeout;
 
 use crate::{
     chains::{PATIENCE, TIMEOUT},
     kinds::Kind,
     ledger::{Effects, now_ms},
     outages::{Outage, Outages},
+    patience::within,
     tally::Tally,
     trials::Trial,
 };
@@ -60,10 +60,10 @@ pub(crate) async fn watch(
     run: impl AsyncFnOnce(&mut Seen) -> Result<(), Exception>,
 ) -> Went {
     let (began_ms, mut seen) = (now_ms(), Seen::default());
-    let outcome = match timeout(TIMEOUT + PATIENCE, run(&mut seen)).await {
-        Ok(Ok(())) => Outcome::Done,
-        Ok(Err(why)) => Outcome::Failed(why),
-        Err(_) => Outcome::Hung,
+    let outcome = match within(TIMEOUT + PATIENCE, run(&mut seen)).await {
+        Some(Ok(())) => Outcome::Done,
+        Some(Err(why)) => Outcome::Failed(why),
+        None => Outcome::Hung,
     };
     Went { trial, kind, nodes, seen, outcome, began_ms, at_ms: now_ms() }
 }

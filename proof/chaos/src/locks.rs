@@ -1,8 +1,8 @@
 //! Locks: words of a segment that are taken by CAS, by many at a time; two never hold one.
 
 use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -21,18 +21,41 @@ const HELD_MS_MAX: u64 = 25;
 const TRIES_MAX: usize = 200;
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// Who holds which lock of which life. All that compete for locks are in this process, so this is exact.
+/// A lock of one life of a node: when that life began, in microseconds, and the number of the lock.
+type Lock = (u64, usize);
+
+/// Who holds which lock. All that compete for locks are in this process, so this is exact.
 #[derive(Default)]
-pub(crate) struct Holders(Mutex<HashMap<(u64, usize), u64>>);
+pub(crate) struct Holders(Mutex<Locks>);
+
+#[derive(Default)]
+struct Locks {
+    held: HashMap<Lock, u64>,
+    /// Whether these are free is not known: whoever took or released them was not told the outcome. A lock that stays taken blocks
+    /// everybody until its owner ends.
+    leaked: HashSet<Lock>,
+}
 
 impl Holders {
-    /// Who holds it already, if anybody does.
-    fn enter(&self, lock: (u64, usize), me: u64) -> Option<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(lock, me)
+    fn locks(&self) -> MutexGuard<'_, Locks> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leave(&self, lock: (u64, usize)) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&lock);
+    /// Who holds it already, if anybody does.
+    fn enter(&self, lock: Lock, me: u64) -> Option<u64> {
+        self.locks().held.insert(lock, me)
+    }
+
+    fn leave(&self, lock: Lock) {
+        self.locks().held.remove(&lock);
+    }
+
+    fn leak(&self, lock: Lock) {
+        self.locks().leaked.insert(lock);
+    }
+
+    fn has_leaked(&self, lock: Lock) -> bool {
+        self.locks().leaked.contains(&lock)
     }
 }
 
@@ -59,13 +82,22 @@ async fn hold(
     held: Duration,
     seen: &mut Seen,
 ) -> Result<(), Exception> {
-    let (imported, at) = (&board.imported, Board::lock_at(lock));
-    if let Err(why) = acquire(imported, at, me).await {
-        // The CAS may have succeeded unnoticed, so the lock is released.
-        let _ = imported.cas(at, me, 0).await;
-        return Err(why);
+    let (imported, at, name) = (&board.imported, Board::lock_at(lock), (board.life_us, lock));
+    match acquire(imported, at, me).await {
+        Ok(true) => {}
+        Ok(false) if holders.has_leaked(name) => return Ok(()),
+        Ok(false) => {
+            let why = "others hold it, and each of them knows that it does";
+            return Err(Exception::new(exceptions::OVERLOADED, Fault::Service, why));
+        }
+        Err(why) => {
+            // The CAS may have succeeded unnoticed, or succeed when it arrives later than this release.
+            if imported.cas(at, me, 0).await.ok() != Some(me) {
+                holders.leak(name);
+            }
+            return Err(why);
+        }
     }
-    let name = (board.life_us, lock);
     if let Some(other) = holders.enter(name, me) {
         seen.wrong.push(format!("lock {lock} of life {} is held by {other:#x} and {me:#x}", board.life_us));
     }
@@ -73,6 +105,9 @@ async fn hold(
     let found = word(imported, at).await;
     holders.leave(name);
     let let_go = imported.cas(at, me, 0).await;
+    if let_go.is_err() {
+        holders.leak(name);
+    }
     for (what, was) in [("read", found?), ("let go", let_go?)] {
         if was != me {
             seen.wrong.push(format!(
@@ -84,13 +119,13 @@ async fn hold(
     Ok(())
 }
 
-async fn acquire(imported: &Imported, at: u64, me: u64) -> Result<(), Exception> {
+/// Whether the lock is ours now, or was held by others at each try.
+async fn acquire(imported: &Imported, at: u64, me: u64) -> Result<bool, Exception> {
     for _ in 0..TRIES_MAX {
         if imported.cas(at, 0, me).await? == 0 {
-            return Ok(());
+            return Ok(true);
         }
         tokio::time::sleep(TRY_EVERY).await;
     }
-    let why = "others hold it, or one that never heard that it had it";
-    Err(Exception::new(exceptions::OVERLOADED, Fault::Service, why))
+    Ok(false)
 }

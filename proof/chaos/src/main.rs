@@ -22,6 +22,7 @@ mod moving;
 mod node;
 mod outages;
 mod parts;
+mod patience;
 mod plan;
 mod progress;
 mod quiet;

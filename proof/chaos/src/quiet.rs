@@ -5,7 +5,7 @@ use std::time::Duration;
 use catena::Client;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{chains::TIMEOUT, node::service_name};
+use crate::{chains::TIMEOUT, node::service_name, patience::within};
 
 /// What is left of a chain waits no longer than the chain may last, and for as long again at a node that was stopped meanwhile.
 const PATIENCE: Duration = TIMEOUT.saturating_add(Duration::from_secs(5));
@@ -20,15 +20,19 @@ pub(crate) struct Left {
 
 /// Waits until nothing is left, or for as long as anything may take.
 pub(crate) async fn wait(client: &Client, nodes: usize) -> Left {
-    let begun = Instant::now();
-    loop {
-        let running = load(client, nodes).await;
-        let after = begun.elapsed();
-        if running == 0 || after > PATIENCE {
-            return Left { running, after };
+    // Until a node has said otherwise, something is under way at it.
+    let (begun, mut running) = (Instant::now(), nodes);
+    let quiet = async {
+        loop {
+            running = load(client, nodes).await;
+            if running == 0 {
+                return;
+            }
+            sleep(PAUSE).await;
         }
-        sleep(PAUSE).await;
-    }
+    };
+    within(PATIENCE, quiet).await;
+    Left { running, after: begun.elapsed() }
 }
 
 /// A node that does not answer has something under way.

@@ -26,7 +26,7 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame> {
     let numbers = (hash(), any::<[u32; 3]>());
     let creator = (node(), name(), option::of(name()), any::<[bool; 2]>());
     (numbers, creator, limits(), bytes(60)).prop_map(
-        |((code, numbers), (creator, service, catch, [hears, doubt]), limits, continuation)| Frame {
+        |((code, numbers), (creator, service, catch, [hears, uncertain]), limits, continuation)| Frame {
             code,
             call: numbers[0],
             step: numbers[1],
@@ -37,7 +37,7 @@ pub(crate) fn frame() -> impl Strategy<Value = Frame> {
             hears,
             limits,
             continuation_bytes: continuation.len() as u32,
-            uncertain: doubt,
+            uncertain,
             continuation,
         },
     )

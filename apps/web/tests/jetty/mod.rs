@@ -6,6 +6,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, sync_channel},
 };
 
 use super::*;
@@ -13,10 +14,13 @@ use super::*;
 // The library has to be built for it.
 use catena_c as _;
 
+/// How long a program in Java may take to say its next line.
+const LINE_MAX: Duration = Duration::from_secs(120);
+
 /// A program that is, or starts one, in Java; it ends with this.
 struct Java {
     child: Child,
-    said: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    said: Receiver<String>,
 }
 
 impl Java {
@@ -30,12 +34,15 @@ impl Java {
         let library = std::env::current_exe().unwrap().parent().unwrap().join("libcatena_c.so");
         program.env("CATENA_LIBRARY", library).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = program.spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (says, said) = sync_channel(64);
+        // Ends with the program's output.
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| says.send(line)));
         Self { child, said }
     }
 
     fn line(&mut self) -> String {
-        self.said.next().expect("it ended").unwrap()
+        self.said.recv_timeout(LINE_MAX).expect("it ended, or says nothing")
     }
 
     fn kill(&mut self) {

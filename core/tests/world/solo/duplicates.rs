@@ -1,4 +1,4 @@
-//! A chain that may be under way twice: only its first way, which is not marked, does what must not be done twice.
+//! A chain that may be under way twice: only its first way, which is no possible duplicate, does what must not be done twice.
 
 use catena_core::Undelivered;
 use catena_wire::{PossibleDuplicate, names};
@@ -21,7 +21,7 @@ fn since(step: u32) -> Option<PossibleDuplicate> {
 }
 
 /// A hop of a chain of which step 1 may have been done twice.
-fn marked(step: u32) -> Box<Hop> {
+fn duplicate(step: u32) -> Box<Hop> {
     Box::new(Hop { duplicate: since(1), ..*hop(1, step) })
 }
 
@@ -54,8 +54,8 @@ fn only_what_is_declared_repeatable_or_durable_is_done() {
         if replica {
             node.note_replica("here");
         }
-        assert_eq!(does(&mut node, marked(2)), may, "{kind} {replica}");
-        assert!(does(&mut node, hop(3, 2)), "a chain that is not marked: {kind}");
+        assert_eq!(does(&mut node, duplicate(2)), may, "{kind} {replica}");
+        assert!(does(&mut node, hop(3, 2)), "a chain that is no possible duplicate: {kind}");
     }
 }
 
@@ -70,7 +70,7 @@ fn the_step_itself_is_done_again_only_where_its_service_says_that_it_may_be() {
 #[test]
 fn a_durable_function_is_told_which_way_of_the_chain_calls_it() {
     let mut node = serving("durable");
-    node.on_message(NOW, &node_ref(2), Message::Hop(marked(2)));
+    node.on_message(NOW, &node_ref(2), Message::Hop(duplicate(2)));
     let told = actions(&mut node).into_iter().find_map(|action| match action {
         Action::RunService { duplicate, .. } => duplicate,
         _ => None,
@@ -92,9 +92,9 @@ fn a_call_beside_is_judged_like_a_hop() {
     }
 }
 
-/// A marked chain that has come here, whose function goes on.
+/// A possible duplicate of a chain that has come here, whose function goes on.
 fn came(node: &mut Node) -> SessionId {
-    node.on_message(NOW, &node_ref(2), Message::Hop(marked(2)));
+    node.on_message(NOW, &node_ref(2), Message::Hop(duplicate(2)));
     let ticket = ticket_of(&actions(node)).unwrap();
     node.on_service_done(NOW, ticket, value(), 1);
     let Some(Action::Resume { session, .. }) = actions(node).pop() else { panic!("it goes on") };
@@ -148,8 +148,8 @@ fn whatever_fails_after_it_is_unknown() {
     assert!(matches!(end, Some(Outcome::Threw(why)) if why.unknown));
 }
 
-/// Marks of the hops that went out to that node.
-fn marks(node: &mut Node, to: u64) -> Vec<Option<PossibleDuplicate>> {
+/// What the hops to that node say of duplicates.
+fn duplicates(node: &mut Node, to: u64) -> Vec<Option<PossibleDuplicate>> {
     let hops = sent(&actions(node)).into_iter().filter_map(|(node, message, _)| match message {
         Message::Hop(hop) if node == NodeId(to) => Some(hop.duplicate),
         _ => None,
@@ -159,33 +159,39 @@ fn marks(node: &mut Node, to: u64) -> Vec<Option<PossibleDuplicate>> {
 
 #[test]
 fn a_hop_that_may_have_been_done_is_marked_when_it_goes_elsewhere() {
-    for (undelivered, is_marked) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
+    for (undelivered, is_duplicate) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
         let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
         node.learn("there", Instance { kinds: kinds("repeatable"), ..instance(2) });
         let (chain, _, receipt) = handing(&mut node);
         node.on_undelivered(NOW, receipt, undelivered);
         actions(&mut node);
         node.on_resolved(NOW, LookupId(1), Ok(Instance { kinds: kinds("repeatable"), ..instance(3) }));
-        let marks = marks(&mut node, 3);
-        assert!(matches!(&marks[..], [mark] if mark.is_some() == is_marked), "{undelivered:?}: {marks:?}");
-        assert!(marks[0].as_ref().is_none_or(|mark| mark.since == key(chain, 1) && mark.way != 0));
+        let duplicates = duplicates(&mut node, 3);
+        assert!(
+            matches!(&duplicates[..], [duplicate] if duplicate.is_some() == is_duplicate),
+            "{undelivered:?}: {duplicates:?}"
+        );
+        assert!(duplicates[0].as_ref().is_none_or(|duplicate| duplicate.since == key(chain, 1) && duplicate.way != 0));
     }
 }
 
 #[test]
 fn a_function_that_is_told_of_a_loss_and_goes_on_is_marked_too() {
-    for (undelivered, is_marked) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
+    for (undelivered, is_duplicate) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
         let mut node = node(Policy { hop_attempts_max: 1, instances_tried_max: 1, ..Policy::default() });
         let (chain, _, receipt) = handing(&mut node);
         node.on_undelivered(NOW, receipt, undelivered);
         let Some(Action::Resume { session, result: Err(why), .. }) = actions(&mut node).pop() else { panic!("told") };
-        assert_eq!(why.unknown, is_marked);
+        assert_eq!(why.unknown, is_duplicate);
         node.learn("there", instance(3));
         node.on_turn(NOW, session, calling(vec![call(1, "there")]), 1);
         node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
-        let marks = marks(&mut node, 3);
-        assert!(matches!(&marks[..], [mark] if mark.is_some() == is_marked), "{undelivered:?}: {marks:?}");
-        assert!(marks[0].as_ref().is_none_or(|mark| mark.since == key(chain, 1)));
+        let duplicates = duplicates(&mut node, 3);
+        assert!(
+            matches!(&duplicates[..], [duplicate] if duplicate.is_some() == is_duplicate),
+            "{undelivered:?}: {duplicates:?}"
+        );
+        assert!(duplicates[0].as_ref().is_none_or(|duplicate| duplicate.since == key(chain, 1)));
     }
 }
 
@@ -196,14 +202,17 @@ pub(crate) fn the_earliest_step_stays_and_the_way_changes() {
     let session = came(&mut node);
     node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
     node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
-    assert_eq!(marks(&mut node, 3), [since(1)]);
+    assert_eq!(duplicates(&mut node, 3), [since(1)]);
     for _ in 0..3 {
         node.on_link_lost(NOW, NodeId(3), false);
     }
     actions(&mut node);
     node.on_resolved(NOW, LookupId(1), Ok(Instance { kinds: kinds("repeatable"), ..instance(4) }));
-    let marks = marks(&mut node, 4);
-    assert!(matches!(&marks[..], [Some(mark)] if mark.since == hop(1, 1).key && mark.way != 7), "{marks:?}");
+    let duplicates = duplicates(&mut node, 4);
+    assert!(
+        matches!(&duplicates[..], [Some(duplicate)] if duplicate.since == hop(1, 1).key && duplicate.way != 7),
+        "{duplicates:?}"
+    );
 }
 
 #[test]
@@ -226,7 +235,7 @@ pub(crate) fn what_the_first_instance_may_have_done_is_told_although_the_second_
     node.learn("there", repeatable(5));
     node.on_turn(NOW, session, calling(vec![call(1, "there")]), 1);
     node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
-    assert!(matches!(&marks(&mut node, 5)[..], [Some(_)]), "whatever comes after it may be done twice");
+    assert!(matches!(&duplicates(&mut node, 5)[..], [Some(_)]), "whatever comes after it may be done twice");
 }
 
 #[test]
@@ -251,7 +260,7 @@ pub(crate) fn the_first_way_that_comes_after_a_marked_one_is_refused() {
     ] {
         let mut node = serving("plain");
         node.serve("safe", ["f"], kinds("repeatable"));
-        let second = Hop { service: "safe".into(), ..*marked(2) };
+        let second = Hop { service: "safe".into(), ..*duplicate(2) };
         assert!(does(&mut node, Box::new(second)));
         let what = format!("{:?}", first.key);
         node.on_message(NOW, &node_ref(2), Message::Hop(first));

@@ -2,7 +2,6 @@
 
 pub(crate) mod basics;
 mod detached;
-pub(crate) mod doubt;
 pub(crate) mod duplicates;
 mod elsewhere;
 pub(crate) mod forged;
@@ -16,6 +15,7 @@ pub(crate) mod shares;
 pub(crate) mod splits;
 mod steps;
 pub(crate) mod strays;
+pub(crate) mod uncertainty;
 pub(crate) mod waits;
 
 use std::sync::{

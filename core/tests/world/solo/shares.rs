@@ -26,7 +26,7 @@ fn strange(number: u64, duplicate: Option<PossibleDuplicate>) -> Hop {
     Hop { key: key(of_stranger(number), 2), header: header(STRANGER), duplicate, ..*hop(number, 2) }
 }
 
-fn mark(chain: ChainId) -> PossibleDuplicate {
+fn duplicate(chain: ChainId) -> PossibleDuplicate {
     PossibleDuplicate { since: key(chain, 1), way: 7 }
 }
 
@@ -64,21 +64,21 @@ pub(crate) fn a_strangers_cancellations_make_nobody_elses_forgotten() {
 pub(crate) fn a_strangers_marked_hops_make_no_fence_of_others_forgotten() {
     let mut node = forgetful();
     let chain = hop(1, 2).key.chain;
-    let marked = Hop { function: "again".into(), duplicate: Some(mark(chain)), ..*hop(1, 2) };
-    assert_eq!(why_refused(&mut node, 2, Box::new(marked)), None);
+    let possible = Hop { function: "again".into(), duplicate: Some(duplicate(chain)), ..*hop(1, 2) };
+    assert_eq!(why_refused(&mut node, 2, Box::new(possible)), None);
     for number in 10..40 {
-        let marked = strange(number, Some(mark(of_stranger(number))));
-        let again = Hop { function: "again".into(), ..marked };
+        let possible = strange(number, Some(duplicate(of_stranger(number))));
+        let again = Hop { function: "again".into(), ..possible };
         assert_eq!(why_refused(&mut node, STRANGER, Box::new(again)), None);
     }
-    let why = why_refused(&mut node, 3, hop(1, 3)).expect("the first way runs where the marked one has been");
+    let why = why_refused(&mut node, 3, hop(1, 3)).expect("the first way runs where the possible duplicate has been");
     assert!(why.name == names::NODE_LOST && why.unknown, "{why:?}");
 }
 
 #[test]
 pub(crate) fn what_is_refused_fences_nobody() {
     let chain = hop(1, 3).key.chain;
-    let (service, duplicate) = ("here".to_string(), Some(mark(chain)));
+    let (service, duplicate) = ("here".to_string(), Some(duplicate(chain)));
     let nobody = Message::Hop(Box::new(Hop { function: "nobody".into(), ..strange(5, duplicate.clone()) }));
     let call = |function: &str, age_us| Message::Call {
         id: 1,

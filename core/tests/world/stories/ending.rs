@@ -24,7 +24,7 @@ fn an_exception_that_is_thrown_again_names_its_step_and_the_end_the_last_one_mad
 }
 
 #[test]
-fn a_doubt_that_was_caught_is_told_with_whatever_is_thrown_after_it() {
+fn an_uncertainty_that_was_caught_is_told_with_whatever_is_thrown_after_it() {
     let lost = || vec![Op::Call(work(0)), Op::Hold(work(1)), Op::Call(work(2))];
     let ends = [vec![Op::ThrowOwn], vec![Op::Rethrow], vec![Op::Call(failing(3))], vec![Op::Stall]];
     let names = ["Thrown", names::NODE_LOST, "Oops", names::STALLED];
@@ -39,8 +39,8 @@ fn a_doubt_that_was_caught_is_told_with_whatever_is_thrown_after_it() {
 }
 
 #[test]
-fn a_doubt_of_a_sub_chain_or_of_a_branch_is_told_to_its_parent() {
-    let mut of_sub_chain = after_a_loss(vec![Op::Call(at(0, DOUBTS))]);
+fn an_uncertainty_of_a_sub_chain_or_of_a_branch_is_told_to_its_parent() {
+    let mut of_sub_chain = after_a_loss(vec![Op::Call(at(0, UNCERTAIN))]);
     let of_branch = after_a_loss(vec![Op::Split(vec![vec![Op::Hold(work(1)), Op::ThrowOwn]], None), Op::Throw]);
     let mut plans = vec![of_branch, of_sub_chain.clone()];
     of_sub_chain.chains[0].compose = false;

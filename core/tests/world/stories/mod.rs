@@ -20,7 +20,7 @@ use crate::{
     plan::{Chain, CodePlan, Crash, Cut, PlainCall, Plan, Rules},
     record::Record,
     services::{
-        CAUGHT, CHAIN, DOUBTS, FOREVER, FORKS, HEARS, NESTED, QUIET, REPLICATE, THROWS, TWICE, at, durable, failing,
+        CAUGHT, CHAIN, FOREVER, FORKS, HEARS, NESTED, QUIET, REPLICATE, THROWS, TWICE, UNCERTAIN, at, durable, failing,
         recovered, slow, work,
     },
     sim::{Event, World, policy},

@@ -47,10 +47,10 @@ fn faults(seed: u64) -> (Rules, Vec<Crash>) {
 
 /// What must have been written, if it is known, by what failed.
 fn promised(why: &Exception) -> Option<[(u32, u32); 2]> {
-    let doubt = u32::from(why.unknown);
+    let unknown = u32::from(why.unknown);
     match why.target.as_deref()? {
-        "s0/work" => Some([(0, 0), (doubt, 0)]),
-        "s1/work" => Some([(1, 0), (1, doubt)]),
+        "s0/work" => Some([(0, 0), (unknown, 0)]),
+        "s1/work" => Some([(1, 0), (1, unknown)]),
         "s3/work" => Some([(1, 1), (1, 1)]),
         // The whole of it.
         _ if why.unknown => None,

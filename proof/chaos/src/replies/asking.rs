@@ -11,6 +11,7 @@ use crate::{
     chains::{PATIENCE, TIMEOUT},
     kinds::Kind,
     ledger::now_ms,
+    patience::within,
     rng::Rng,
     trials::Origin,
 };
@@ -71,8 +72,12 @@ pub(crate) async fn one(origin: &Origin<'_>, kind: Kind, rng: Rng, trial: usize)
 
 impl Asked {
     async fn read(&mut self, mut set: ReplySet, leaves: Option<Duration>, came: &mut Vec<Reply>) {
-        let patience = leaves.unwrap_or(TIMEOUT + PATIENCE);
-        if timeout(patience, self.listen(&mut set, came)).await.is_err() {
+        let listening = self.listen(&mut set, came);
+        let is_told = match leaves {
+            Some(after) => timeout(after, listening).await.is_ok(),
+            None => within(TIMEOUT + PATIENCE, listening).await.is_some(),
+        };
+        if !is_told {
             self.ending = if leaves.is_some() { Ending::Dropped } else { Ending::Hung };
             return;
         }

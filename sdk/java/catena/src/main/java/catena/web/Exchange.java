@@ -11,6 +11,7 @@ public final class Exchange {
     private final Message message;
     private final ByteBuffer body;
     private final boolean near;
+    private final AtomicBoolean answered = new AtomicBoolean();
     private final AtomicBoolean over = new AtomicBoolean();
 
     Exchange(Site site, Message message, ByteBuffer body, boolean near) {
@@ -45,9 +46,15 @@ public final class Exchange {
         return bytes <= Frames.HERE_BYTES_MAX;
     }
 
+    /** Whether an answer was begun: no other can be. */
+    public boolean isAnswered() {
+        return answered.get();
+    }
+
     /** Answers with a small body. */
     public void here(Consumer<ByteBuffer> head, ByteBuffer small) {
-        Site.answer(message, Frames.begun(Frames.HERE, head).put(small).flip());
+        ByteBuffer frame = Frames.begun(Frames.HERE, head).put(small).flip();
+        Site.answer(claim(), frame);
     }
 
     /** Answers by saying where the body lies, if that is kept; false: it is not, and nothing was answered. */
@@ -56,22 +63,38 @@ public final class Exchange {
         if (lying == null || !lying.isKept() || !site.lend(lying)) {
             return false;
         }
-        Site.answer(message, Frames.lies(Frames.begun(Frames.LIES, head), lying, content));
+        ByteBuffer frame = Frames.lies(Frames.begun(Frames.LIES, head), lying, content);
+        Site.answer(claim(), frame);
         return true;
     }
 
     /** A body of which the first part goes with the head, and the rest is pulled. Null: too many are, and it was answered so. */
     public Pull pulled() {
-        Pull pull = site.keep(message, near);
+        Pull pull = site.keep(this);
         if (pull == null) {
             told(503, "too many bodies are under way");
         }
         return pull;
     }
 
-    /** Answers in the server's own words. */
+    /** Answers in the server's own words, unless it was answered. */
     public void told(int status, String why) {
-        Site.told(message, status, why);
+        if (answered.compareAndSet(false, true)) {
+            Site.told(message, status, why);
+        }
+    }
+
+    /** The message to answer, for whoever has the answer's head: once, and before it is sent. Whoever it reaches may ask for what follows, and have that written by another thread. */
+    Message claim() {
+        if (!answered.compareAndSet(false, true)) {
+            throw new IllegalStateException("the request was answered before");
+        }
+        return message;
+    }
+
+    /** Whether a body may lie in a segment. */
+    boolean isNear() {
+        return near;
     }
 
     /** The response is there, or never will be: the place is free for another request. */

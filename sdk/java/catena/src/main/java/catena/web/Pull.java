@@ -7,96 +7,90 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.function.Consumer;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /** A body that its client asks for part by part. What it does not ask for is not taken: who reads nothing costs one part, for a time. */
 public final class Pull {
     private static final Runnable NOTHING = () -> {};
     final long number;
     final long client;
+    private final Exchange exchange;
     private final Function<ByteBuffer, Lying> finding;
     /** What was written, and is not taken. */
     private ByteBuffer written;
     private boolean last;
     private Written outcome;
-    /** Who waits for the head or the next part, and whether that may lie in a segment. */
+    /** Who waits for the next part, and whether that may lie in a segment. */
     private Message asked;
     private boolean near;
-    private boolean begun;
     private long askedNanos = System.nanoTime();
     /** Parts that may still be read: the last that was told of, and the one before. */
     private final Deque<Lying> lying = new ArrayDeque<>();
     private String failed;
     private boolean ended;
 
-    Pull(long number, Message asked, boolean near, Function<ByteBuffer, Lying> finding) {
+    Pull(long number, Exchange exchange, Function<ByteBuffer, Lying> finding) {
         this.number = number;
-        this.client = asked.node();
-        this.asked = asked;
-        this.near = near;
+        this.client = exchange.client();
+        this.exchange = exchange;
+        this.near = exchange.isNear();
         this.finding = finding;
     }
 
     /** Answers the request: with the head, and with the first part of the body, if there is anything of it. Before anything else is done with it; the rest as {@link #write} has it. */
     public void begin(Consumer<ByteBuffer> head, ByteBuffer bytes, boolean last, Runnable succeeded, Consumer<Throwable> failed) {
-        Runnable then;
-        synchronized (this) {
+        give(bytes, last, new Written(succeeded, failed), () -> {
             boolean something = bytes.hasRemaining();
             ByteBuffer frame = Frames.begun(something ? Frames.BEGUN : Frames.PULLED, head).putLong(number);
-            Message to = asked;
-            asked = null;
-            begun = true;
-            if (ended) {
-                then = () -> failed.accept(new EOFException("the client wants no more of it"));
-            } else if (something) {
-                this.written = bytes;
-                this.last = last;
-                this.outcome = new Written(succeeded, failed);
-                then = tell(to, frame);
-            } else {
-                Site.answer(to, frame.flip());
-                then = succeeded;
+            if (something) {
+                return tell(frame);
             }
-        }
-        then.run();
+            Site.answer(exchange.claim(), frame.flip());
+            return dropped().succeeded;
+        });
     }
 
     /** Gives the next bytes of the body, which stay as they are until it is said how it went: they were taken, or nobody will take them. */
     public void write(ByteBuffer bytes, boolean last, Runnable succeeded, Consumer<Throwable> failed) {
-        Written outcome = new Written(succeeded, failed);
+        give(bytes, last, new Written(succeeded, failed), this::goOn);
+    }
+
+    private void give(ByteBuffer bytes, boolean last, Written outcome, Supplier<Runnable> telling) {
         Runnable then;
         synchronized (this) {
-            if (ended) {
-                then = () -> failed.accept(new EOFException("the client wants no more of it"));
+            if (ended || failed != null) {
+                then = () -> outcome.failed.accept(new EOFException("the body is over, or its client wants no more of it"));
             } else {
                 this.written = bytes;
                 this.last = last;
                 this.outcome = outcome;
-                then = goOn();
+                then = told(telling);
             }
         }
         then.run();
     }
 
+    /** If nobody can be told of what was written, it was written in vain: whoever waits for it is answered when the body fails for that. */
+    private Runnable told(Supplier<Runnable> telling) {
+        try {
+            return telling.get();
+        } catch (RuntimeException why) {
+            Written waits = dropped();
+            return () -> waits.failed.accept(why);
+        }
+    }
+
     /** The body cannot be gone on with. */
     public void fail() {
-        Runnable then;
+        Written waits;
         synchronized (this) {
             failed = "the service failed within the body";
-            if (!begun && asked != null) {
-                Site.told(asked, 500, "the service failed");
-                asked = null;
-                ended = true;
-            }
-            Written waits = dropped();
-            Runnable answer = goOn();
-            then = () -> {
-                answer.run();
-                if (waits != null) {
-                    waits.failed.accept(new EOFException("the body failed"));
-                }
-            };
+            waits = dropped();
+            goOn();
         }
-        then.run();
+        if (waits != null) {
+            waits.failed.accept(new EOFException("the body failed"));
+        }
     }
 
     /** The client asks for the next part: it has read the one before the last. */
@@ -112,7 +106,7 @@ public final class Pull {
                 while (lying.size() > 1) {
                     lying.poll().done(true);
                 }
-                then = goOn();
+                then = told(this::goOn);
             }
         }
         then.run();
@@ -120,36 +114,41 @@ public final class Pull {
 
     /** Answers if there is something to answer with; gives what is to be done outside of the lock. */
     private Runnable goOn() {
-        if (!begun || asked == null || (failed == null && outcome == null)) {
+        if (asked == null || (failed == null && outcome == null)) {
             return NOTHING;
         }
-        Message to = asked;
-        asked = null;
         if (failed != null) {
             ended = true;
-            Site.answer(to, Frames.failed(failed));
+            Site.answer(asker(null), Frames.failed(failed));
             return NOTHING;
         }
-        return tell(to, null);
+        return tell(null);
     }
 
-    /** Says where the next part is, behind what is in the frame, if there is one. */
-    private Runnable tell(Message to, ByteBuffer frame) {
+    /** Says where the next part is, behind the head, if that is given. Whatever throws here does so before anybody is answered. */
+    private Runnable tell(ByteBuffer head) {
         int end = last ? Frames.PART_LAST : 0;
         Lying place = near && written.remaining() >= Frames.HERE_BYTES_MAX ? finding.apply(written) : null;
         if (place != null && place.take()) {
             lying.add(place);
-            ByteBuffer told = frame == null ? Frames.part(0) : frame;
-            Site.answer(to, Frames.lies(told.put((byte) (Frames.PART_LIES + end)), place, written));
+            ByteBuffer told = head == null ? Frames.part(0) : head;
+            Site.answer(asker(head), Frames.lies(told.put((byte) (Frames.PART_LIES + end)), place, written));
             return taken();
         }
-        int count = Math.min(written.remaining(), frame == null ? Frames.PART_BYTES_MAX : Frames.HERE_BYTES_MAX);
+        int count = Math.min(written.remaining(), head == null ? Frames.PART_BYTES_MAX : Frames.HERE_BYTES_MAX);
         ByteBuffer here = written.slice(written.position(), count);
         written.position(written.position() + count);
         boolean whole = !written.hasRemaining();
-        ByteBuffer told = frame == null ? Frames.part(count) : frame;
-        Site.answer(to, told.put((byte) (Frames.PART_HERE + (whole ? end : 0))).put(here).flip());
+        ByteBuffer told = head == null ? Frames.part(count) : head;
+        Site.answer(asker(head), told.put((byte) (Frames.PART_HERE + (whole ? end : 0))).put(here).flip());
         return whole ? taken() : NOTHING;
+    }
+
+    /** Who waits for this answer: for one with the head, whoever made the request. */
+    private Message asker(ByteBuffer head) {
+        Message to = head == null ? asked : exchange.claim();
+        asked = null;
+        return to;
     }
 
     private Runnable taken() {
@@ -195,7 +194,7 @@ public final class Pull {
 
     /** One that waits too long is told that there is nothing yet. */
     synchronized void patience(long nanos) {
-        if (begun && asked != null && idleNanos() > nanos) {
+        if (asked != null && idleNanos() > nanos) {
             Site.answer(asked, Frames.part(0).put((byte) Frames.PART_HERE).flip());
             asked = null;
         }

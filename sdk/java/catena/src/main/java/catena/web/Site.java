@@ -198,12 +198,12 @@ public final class Site implements AutoCloseable {
     }
 
     /** Keeps a body for who asked for it; null: there are too many. */
-    Pull keep(Message message, boolean near) {
-        long ofOne = pulls.values().stream().filter(other -> other.client == message.node()).count();
+    Pull keep(Exchange exchange) {
+        long ofOne = pulls.values().stream().filter(other -> other.client == exchange.client()).count();
         if (pulls.size() >= UNDER_WAY_MAX || ofOne >= OF_ONE_MAX) {
             return null;
         }
-        Pull pull = new Pull(random.nextLong() | 1, message, near, finding);
+        Pull pull = new Pull(random.nextLong() | 1, exchange, finding);
         pulls.put(pull.number, pull);
         return pull;
     }

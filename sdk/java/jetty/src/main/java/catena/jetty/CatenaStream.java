@@ -24,7 +24,6 @@ final class CatenaStream implements HttpStream {
     private final HttpChannel channel;
     private Content.Chunk content;
     private volatile Pull pull;
-    private volatile boolean committed;
 
     CatenaStream(CatenaConnector connector, Exchange exchange, HttpChannel channel) {
         this.connector = connector;
@@ -71,12 +70,9 @@ final class CatenaStream implements HttpStream {
         }
     }
 
-    /**
-     * Decides where the body is to be found. The response is committed as soon as its head is in the answer: before that is sent, since whoever asks for the next part may have the
-     * callback run by another thread. It throws where the head is too long, and nothing is committed then.
-     */
+    /** Decides where the body is to be found. It throws where the head is too long, and nothing is committed then. */
     private void commit(boolean headOnly, MetaData.Response response, boolean last, ByteBuffer bytes, Callback callback) {
-        Consumer<ByteBuffer> head = head(response, last && !headOnly ? bytes.remaining() : -1).andThen(written -> committed = true);
+        Consumer<ByteBuffer> head = head(response, last && !headOnly ? bytes.remaining() : -1);
         boolean small = headOnly || (last && exchange.isShort(bytes.remaining()));
         if (!small && last && exchange.lies(head, bytes)) {
             callback.succeeded();
@@ -87,7 +83,6 @@ final class CatenaStream implements HttpStream {
             Pull begun = exchange.pulled();
             pull = begun;
             if (begun == null) {
-                committed = true;
                 callback.failed(new IllegalStateException("too many bodies are under way"));
             } else {
                 begun.begin(head, bytes, last, callback::succeeded, callback::failed);
@@ -109,12 +104,10 @@ final class CatenaStream implements HttpStream {
 
     @Override
     public Runnable cancelSend(Throwable cause, Callback callback) {
-        Pull pulled = pull;
-        if (pulled != null) {
-            pulled.fail();
-        }
-        callback.succeeded();
-        return null;
+        return () -> {
+            endBody();
+            callback.failed(cause);
+        };
     }
 
     @Override
@@ -127,7 +120,7 @@ final class CatenaStream implements HttpStream {
 
     @Override
     public boolean isCommitted() {
-        return committed;
+        return exchange.isAnswered();
     }
 
     @Override
@@ -138,19 +131,26 @@ final class CatenaStream implements HttpStream {
 
     @Override
     public void succeeded() {
-        exchange.end();
+        end();
         channel.recycle();
     }
 
     @Override
     public void failed(Throwable why) {
+        exchange.told(HttpStatus.INTERNAL_SERVER_ERROR_500, "the service failed");
+        end();
+    }
+
+    private void end() {
+        endBody();
+        exchange.end();
+    }
+
+    /** Nothing more is written: who still waits for a part of the body is told that it failed. Of a body that is over, nothing is left to fail. */
+    private void endBody() {
         Pull pulled = pull;
         if (pulled != null) {
             pulled.fail();
-        } else if (!committed) {
-            committed = true;
-            exchange.told(HttpStatus.INTERNAL_SERVER_ERROR_500, "the service failed");
         }
-        exchange.end();
     }
 }

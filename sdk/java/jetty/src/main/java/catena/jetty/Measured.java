@@ -16,7 +16,18 @@ public final class Measured {
     private Measured() {}
 
     /** Serves. */
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
+        try {
+            serve(arguments);
+            System.exit(0);
+        } catch (Exception why) {
+            // Threads of Jetty's would keep the process, and whoever started it waiting.
+            why.printStackTrace();
+            System.exit(1);
+        }
+    }
+
+    private static void serve(String[] arguments) throws Exception {
         Path folder = Path.of(arguments[0]).toRealPath();
         boolean cached = arguments[1].equals("on");
         Node node = Node.start("jetty", "127.0.0.1:0", null);
@@ -37,7 +48,6 @@ public final class Measured {
         ours.stop();
         vanilla.stop();
         node.close();
-        System.exit(0);
     }
 
     private static void serve(Server server, ResourceHandler files, Path folder) throws Exception {

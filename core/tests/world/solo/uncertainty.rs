@@ -1,4 +1,4 @@
-//! What a chain's end says of the steps before it: the step that could not be made, and doubt that is not dropped.
+//! What a chain's end says of the steps before it: the step that could not be made, and uncertainty that is not dropped.
 
 use catena_core::Replied;
 use catena_wire::{Fault, Frame, names};
@@ -37,20 +37,20 @@ fn came(node: &mut Node, hop: Box<Hop>, why: Exception) -> SessionId {
 }
 
 #[test]
-fn a_function_that_catches_doubt_and_throws_its_own_leaves_doubt() {
-    for doubt in [true, false] {
+fn a_function_that_catches_an_uncertain_failure_and_throws_its_own_stays_uncertain() {
+    for uncertain in [true, false] {
         let mut node = node(Policy::default());
-        let why = if doubt { unknown() } else { Exception::new("Refused", Fault::Service, "") };
+        let why = if uncertain { unknown() } else { Exception::new("Refused", Fault::Service, "") };
         let session = came(&mut node, hop(1, 1), why);
         node.on_turn(NOW, session, throws("Mine"), 1);
         let end = told(&mut node);
-        assert_eq!(is_unknown(&end), doubt, "{end:?}");
+        assert_eq!(is_unknown(&end), uncertain, "{end:?}");
         assert!(matches!(end, Outcome::Threw(why) if why.name == "Mine"));
     }
 }
 
 #[test]
-fn doubt_travels_with_the_chain() {
+fn uncertainty_travels_with_the_chain() {
     let mut first = node(Policy::default());
     let session = came(&mut first, hop(1, 1), unknown());
     first.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
@@ -68,14 +68,14 @@ fn doubt_travels_with_the_chain() {
 }
 
 #[test]
-fn a_function_that_answers_has_dealt_with_its_doubt() {
+fn a_function_that_answers_has_dealt_with_its_uncertainty() {
     let mut node = node(Policy::default());
     let session = came(&mut node, hop(1, 1), unknown());
     node.on_turn(NOW, session, Ok(Turn { end: Some(Ok(Value::null())), ..Turn::default() }), 1);
     assert_eq!(told(&mut node), Outcome::Done(Value::null()));
 }
 
-fn frame(doubt: bool) -> Frame {
+fn frame(uncertain: bool) -> Frame {
     Frame {
         code: CODE,
         call: 0,
@@ -87,12 +87,12 @@ fn frame(doubt: bool) -> Frame {
         hears: false,
         limits: StepLimits::UNCHANGED,
         continuation_bytes: 0,
-        uncertain: doubt,
+        uncertain,
         continuation: Bytes::new(),
     }
 }
 
-/// The result that the enclosing chain is handed when its sub-chain, told of doubt or not, has ended like this.
+/// The result that the enclosing chain is handed when its sub-chain, told of an uncertain failure or not, has ended like this.
 fn handed_up(node: &mut Node, around: bool, within: bool, end: Result<Turn, Exception>) -> (SessionId, bool) {
     let hop = Box::new(Hop { stack: vec![frame(around)], uncertain: within, ..*hop(1, 2) });
     let session = landed(node, hop);
@@ -105,8 +105,8 @@ fn handed_up(node: &mut Node, around: bool, within: bool, end: Result<Turn, Exce
 }
 
 #[test]
-fn each_chain_on_the_stack_has_doubt_of_its_own() {
-    // The sub-chain's failure is in doubt if its own calls are; what is around it is in doubt if it was, or is told so.
+fn each_chain_on_the_stack_has_uncertainty_of_its_own() {
+    // The sub-chain's failure is uncertain if its own calls are; what is around it is uncertain if it was, or is told so.
     let answers = || Ok(Turn { end: Some(Ok(Value::null())), ..Turn::default() });
     let cases = [
         (false, true, throws("Sub"), true, true),
@@ -126,7 +126,7 @@ fn each_chain_on_the_stack_has_doubt_of_its_own() {
 }
 
 #[test]
-pub(crate) fn doubt_of_a_branch_is_its_parents_once_that_is_told() {
+pub(crate) fn uncertainty_of_a_branch_is_its_parents_once_that_is_told() {
     let mut node = node(Policy::default());
     let (chain, session) = begun(&mut node);
     let splits = vec![catena_core::GuestSplit { call: 0, count: 2, at: None, line: 0, column: 0 }];
