@@ -338,18 +338,29 @@ async fn heads_of_hops_that_become_many_times_their_bytes_and_whose_tails_never_
     scene.check_after("127.0.0.2").await;
 }
 
-/// A list of services has no tail: nobody keeps it for one.
+/// A list of services has no tail: nobody keeps it for one, and the link ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tail_is_announced_for_what_has_none() {
+    const LINKS: u64 = 8;
     let scene = Scene::start().await;
-    let mut peer = Peer::dial("127.0.0.2", scene.address, 100).await.unwrap();
-    peer.say_head(&long_lists()[0], 1 << 20).await.unwrap();
-    // Not even read any more.
-    let _ = peer.say(Message::List(9)).await;
-    while peer.stream.read_buf(&mut peer.bytes).await.is_ok_and(|read| read > 0) {}
-    while let Some(frame) = Frame::decode(&mut peer.bytes, &Limits::default()).unwrap() {
-        assert!(matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }), "{frame:?}");
-    }
+    let (address, list) = (scene.address, long_lists().swap_remove(0));
+    let attacker = move |number: u64| {
+        let list = list.clone();
+        async move {
+            let mut peer = Peer::dial("127.0.0.2", address, 100 + number).await?;
+            // It may be refused while it is still being said.
+            let _ = peer.say_head(&list, 1 << 20).await;
+            // Not even read any more.
+            let _ = peer.say(Message::List(9)).await;
+            while peer.stream.read_buf(&mut peer.bytes).await.is_ok_and(|read| read > 0) {}
+            while let Some(frame) = Frame::decode(&mut peer.bytes, &Limits::default()).unwrap() {
+                assert!(matches!(frame, Frame::Ping { .. } | Frame::Pong { .. }), "{frame:?}");
+            }
+            Some(())
+        }
+    };
+    let ended = scene.check_beside("tails of what has none", (0..LINKS).map(attacker)).await;
+    assert!(ended.iter().all(Option::is_some), "they were linked");
     scene.check_after("127.0.0.2").await;
 }
 

@@ -16,6 +16,9 @@ use crate::{
     ticker::Ticker,
 };
 
+/// A guest that grows by more at once yields before it uses that memory: filling it is one long operation, in which a guest cannot yield.
+const GROWN_AT_ONCE_BYTES_MAX: u64 = 4 << 20;
+
 /// The time for which one step has run: the time in finished polls, plus the one under way.
 pub(crate) struct Clock {
     origin: Instant,
@@ -139,6 +142,9 @@ impl ResourceLimiter for Host {
             self.taken_bytes += if granted { more } else { 0 };
             // The guest might cope with the refusal, but then its behaviour would depend on the other guests; so the step is stopped.
             self.node_full |= !granted;
+            if more > GROWN_AT_ONCE_BYTES_MAX {
+                self.clock.ticker.end_slices();
+            }
             return Ok(granted);
         }
         // The first excess is refused; after that a reserve is granted, in which the guest can report where it was.

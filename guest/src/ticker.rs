@@ -20,6 +20,8 @@ use wasmtime::EngineWeak;
 const TICK: Duration = Duration::from_millis(1);
 /// Length of an epoch otherwise: one for each tick would be a third of all context switches of a node that does nothing but hops.
 const WATCH: Duration = Duration::from_millis(10);
+/// The most epochs in which a guest need not yield.
+const PATIENCE_EPOCHS_MAX: u64 = 2;
 /// Watches without a guest after which the thread is parked.
 const IDLE_WATCHES_MAX: u8 = 8;
 
@@ -45,6 +47,7 @@ impl Pace {
 
 /// Stops with the last clone of its engine, or when dropped.
 pub(crate) struct Ticker {
+    engine: EngineWeak,
     shared: Arc<Shared>,
     thread: Thread,
 }
@@ -65,8 +68,9 @@ impl Ticker {
     pub(crate) fn new(engine: EngineWeak) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let ticking = Arc::clone(&shared);
-        let handle = thread::Builder::new().name("catena-epochs".to_owned()).spawn(move || run(&engine, &ticking))?;
-        Ok(Self { shared, thread: handle.thread().clone() })
+        let counted = engine.clone();
+        let handle = thread::Builder::new().name("catena-epochs".to_owned()).spawn(move || run(&counted, &ticking))?;
+        Ok(Self { engine, shared, thread: handle.thread().clone() })
     }
 
     /// Called whenever a guest is about to run: costs two loads unless the thread is parked.
@@ -93,7 +97,13 @@ impl Ticker {
 
     /// After how many epochs a guest that begins now must yield. The first epoch may end at once, which would be much too early only while epochs are short.
     pub(crate) fn patience_epochs(&self) -> u64 {
-        if self.shared.ticking.load(Ordering::Relaxed) { 2 } else { 1 }
+        if self.shared.ticking.load(Ordering::Relaxed) { PATIENCE_EPOCHS_MAX } else { 1 }
+    }
+
+    /// Makes every guest that runs yield at its next chance.
+    pub(crate) fn end_slices(&self) {
+        let Some(engine) = self.engine.upgrade() else { return };
+        (0..PATIENCE_EPOCHS_MAX).for_each(|_| engine.increment_epoch());
     }
 }
 

@@ -1,5 +1,6 @@
 //! As many busy guests run at once as there are cores. A guest that finishes before it has to yield does not count as busy. The others take turns of that
-//! length, and before each further turn the runtime has polled sockets and timers, so that even a hundred of them do not delay the tasks that read from links.
+//! length, on threads that the runtime does not count as its workers, and before each further turn the runtime has polled sockets and timers: so even a hundred
+//! of them, or one in an operation in which it cannot yield, do not delay the tasks that read from links.
 
 use std::{
     future::Future,
@@ -9,7 +10,7 @@ use std::{
 };
 
 use tokio::{
-    runtime::Handle,
+    runtime::{Handle, RuntimeFlavor},
     sync::{AcquireError, OwnedSemaphorePermit, Semaphore},
     task::JoinHandle,
 };
@@ -57,11 +58,26 @@ impl<F: Future> Future for InTurn<F> {
             Before::Core(core) => ready!(core.as_mut().poll(cx)).ok(),
             Before::Nothing | Before::Look(_) => None,
         };
-        let polled = self.turn.as_mut().poll(cx);
+        let polled = match &core {
+            Some(_) => on_a_thread_of_its_own(|| self.turn.as_mut().poll(cx)),
+            None => self.turn.as_mut().poll(cx),
+        };
         if polled.is_pending() {
             self.before = look(core);
         }
         polled
+    }
+}
+
+/// Gives the thread's place as a worker to another thread meanwhile, if the runtime has others.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the runtime's flavor is known, and a future that borrows cannot be sent to a blocking thread"
+)]
+fn on_a_thread_of_its_own<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
 

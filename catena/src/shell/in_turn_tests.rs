@@ -84,3 +84,21 @@ fn sockets_are_looked_after_between_two_turns_of_a_thread() {
     let turns = runtime.block_on(rounds).unwrap();
     assert!(turns < ROUNDS * TURNS_MAX, "{turns} turns");
 }
+
+#[test]
+fn a_busy_guest_that_cannot_yield_takes_no_worker_from_others() {
+    use std::{sync::mpsc::sync_channel, time::Duration};
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (enters, entered) = tokio::sync::oneshot::channel();
+    let (lets_go, let_go) = sync_channel(1);
+    let guest = runtime.spawn(InTurn::new(async move {
+        stand_aside().await;
+        enters.send(()).unwrap();
+        let_go.recv_timeout(Duration::from_secs(60))
+    }));
+    runtime.spawn(async move {
+        entered.await.unwrap();
+        lets_go.send(()).unwrap();
+    });
+    assert_eq!(runtime.block_on(guest).unwrap(), Ok(()), "the other task ran meanwhile");
+}

@@ -76,12 +76,13 @@ async fn doors() -> (u16, Arc<AtomicUsize>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_cannot_have_addresses_of_its_choice_dialled() {
+    const LOOKUPS: u64 = 11_000;
     let (nodes, client) = stage().await;
     let (port, knocks) = doors().await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
     let link = attacker.link(&nodes.place("a")).await;
     let attack = async move {
-        for number in 0..1_100_u64 {
+        for number in 0..LOOKUPS {
             let id = NodeId(1_000_000 + number);
             let address = Some(format!("127.1.{}.{}:{port}", number / 250, number % 250 + 1));
             let origin = NodeRef { id, name: "elsewhere".into(), address, site: None };

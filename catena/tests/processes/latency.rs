@@ -3,12 +3,19 @@
 
 use std::{
     future::Future,
+    sync::LazyLock,
     time::{Duration, Instant},
 };
+
+use tokio::runtime::{Builder, Runtime};
 
 use crate::process::resident_bytes_max;
 
 const QUIET_CHAINS: usize = 40;
+
+/// The threads of all attackers.
+static ATTACKERS: LazyLock<Runtime> =
+    LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads"));
 
 /// How long a good chain takes when nobody attacks.
 pub(crate) struct Quiet {
@@ -22,17 +29,15 @@ impl Quiet {
         Self { median: median(some(&mut good).await), node }
     }
 
-    /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to. It has a thread of its own: the good client
+    /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to. It has threads of its own: the good client
     /// does not wait for its attackers' turns.
-    #[allow(clippy::disallowed_methods, reason = "a blocking thread waits for nothing else")]
     pub(crate) async fn beside<T: Send + 'static>(
         &self,
         attack: &str,
         attacking: impl Future<Output = T> + Send + 'static,
         mut good: impl AsyncFnMut(),
     ) -> T {
-        let runtime = tokio::runtime::Handle::current();
-        let attacking = tokio::task::spawn_blocking(move || runtime.block_on(attacking));
+        let attacking = ATTACKERS.spawn(attacking);
         let mut took = vec![timed(&mut good).await];
         while !attacking.is_finished() {
             took.push(timed(&mut good).await);
