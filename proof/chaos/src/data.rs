@@ -1,6 +1,6 @@
 //! Common to all trials with data: values are checked when they arrive; whether there was a reason for a failure is checked afterwards.
 
-use catena::Exception;
+use catena::{Exception, exceptions};
 
 use crate::{
     chains::{PATIENCE, TIMEOUT},
@@ -75,6 +75,15 @@ impl Went {
         all.filter(move |outage| nodes.contains(&outage.node))
     }
 
+    /// Whether a repeated message may have taken the lock again that this trial waited for in vain: it stays taken for as long as its owner lives.
+    fn is_blocked_by_repetition(&self, outages: &Outages) -> bool {
+        let Outcome::Failed(why) = &self.outcome else { return false };
+        let repeats = |(node, life_us, _): &(usize, u64, u64)| {
+            outages.between(life_us / 1_000, self.at_ms).any(|it| it.node == *node && it.fault.repeats())
+        };
+        self.kind == Kind::Lock && why.name == exceptions::OVERLOADED && self.seen.lives.iter().any(repeats)
+    }
+
     /// Reads of words of owners that had ended long before: old values taken for new ones.
     fn stale<'s>(&'s self, outages: &'s Outages) -> impl Iterator<Item = String> + 's {
         let stale = |(node, life_us, at_ms): &&(usize, u64, u64)| {
@@ -110,7 +119,11 @@ impl Trial for Went {
             unknown: counts(unknown),
             hung: counts(matches!(self.outcome, Outcome::Hung)),
             // It failed, and nothing had happened to any node that it needs.
-            lost: counts((failed || unknown) && self.happened(outages).next().is_none()),
+            lost: counts(
+                (failed || unknown)
+                    && self.happened(outages).next().is_none()
+                    && !self.is_blocked_by_repetition(outages),
+            ),
             misnamed: self.seen.misnamed.len(),
             wrong: stale.len() + if echoed { 0 } else { self.seen.wrong.len() },
             ..Tally::default()
