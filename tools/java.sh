@@ -20,7 +20,7 @@ built() {
 begin "building for Java"
 mkdir -p target/java
 exec 9>target/java/lock
-flock -w $((2 * BUILD_SECONDS_MAX)) 9
+flock -w $((2 * BUILD_SECONDS_MAX)) 9 || fail "another build for Java goes on and on" "end it: it holds target/java/lock"
 if [ ! -e "$DONE" ] || [ -n "$(find sdk/java -type f -newer "$DONE" -print -quit)" ]; then
     step "Building the library for Java and the Jetty connector" "read the message above; it needs Java 17, Maven and, the first time, Maven Central" built
 fi

@@ -338,7 +338,7 @@ async fn heads_of_hops_that_become_many_times_their_bytes_and_whose_tails_never_
     scene.check_after("127.0.0.2").await;
 }
 
-/// A list of services has no tail: nobody keeps it for one, and the link ends.
+/// A list of services has no tail: nobody keeps it for one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tail_is_announced_for_what_has_none() {
     const LINKS: u64 = 8;

@@ -16,8 +16,9 @@ use crate::{
     ticker::Ticker,
 };
 
-/// A guest that grows by more at once yields before it uses that memory: filling it is one long operation, in which a guest cannot yield.
-const GROWN_AT_ONCE_BYTES_MAX: u64 = 4 << 20;
+/// A guest that grows by more yields at its next loop or call, which is usually before it uses that memory: filling it is one long operation, in which a guest
+/// cannot yield.
+const GROWN_IN_SLICE_BYTES_MAX: u64 = 4 << 20;
 
 /// The time for which one step has run: the time in finished polls, plus the one under way.
 pub(crate) struct Clock {
@@ -80,6 +81,8 @@ pub(crate) struct Host {
     pub(crate) node_full: bool,
     pub(crate) memory: Arc<dyn MemoryBudget>,
     taken_bytes: u64,
+    /// Bytes by which the guest has grown since it last yielded.
+    grown_bytes: u64,
 }
 
 impl Host {
@@ -93,6 +96,7 @@ impl Host {
             node_full: false,
             memory,
             taken_bytes: 0,
+            grown_bytes: 0,
         }
     }
 
@@ -117,6 +121,7 @@ impl Host {
     pub(crate) fn epoch(mut store: StoreContextMut<'_, Self>) -> wasmtime::Result<UpdateDeadline> {
         let host = store.data_mut();
         host.clock.ticker.busy();
+        host.grown_bytes = 0;
         if host.clock.spent() >= host.step_max {
             host.late_epochs += 1;
             if host.late_epochs > HARD_STOP_EPOCHS {
@@ -142,7 +147,12 @@ impl ResourceLimiter for Host {
             self.taken_bytes += if granted { more } else { 0 };
             // The guest might cope with the refusal, but then its behaviour would depend on the other guests; so the step is stopped.
             self.node_full |= !granted;
-            if more > GROWN_AT_ONCE_BYTES_MAX {
+            // Before it runs, there is no slice to end.
+            if granted && current > 0 {
+                self.grown_bytes += more;
+            }
+            if self.grown_bytes > GROWN_IN_SLICE_BYTES_MAX {
+                self.grown_bytes = 0;
                 self.clock.ticker.end_slices();
             }
             return Ok(granted);

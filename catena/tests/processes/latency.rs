@@ -29,8 +29,8 @@ impl Quiet {
         Self { median: median(some(&mut good).await), node }
     }
 
-    /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to. It has threads of its own: the good client
-    /// does not wait for its attackers' turns.
+    /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to. Its own code runs on other threads: the
+    /// good client does not wait for its attackers' turns.
     pub(crate) async fn beside<T: Send + 'static>(
         &self,
         attack: &str,

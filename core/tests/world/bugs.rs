@@ -6,7 +6,7 @@ use std::cell::Cell;
 use catena_core::{Bug, Policy};
 
 use crate::{
-    solo::{basics, duplicates, forged, listening, room, shares, splits, strays, waits},
+    solo::{basics, duplicates, forged, listening, room, shares, splits, strays, uncertainty, waits},
     stories::{cancelling, orphans},
 };
 
@@ -41,12 +41,12 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::LateCallDenied, waits::a_call_that_went_out_and_has_no_time_for_another_try_may_have_been_made),
     (Bug::BranchUncertaintyForgotten, uncertainty::uncertainty_of_a_branch_is_its_parents_once_that_is_told),
     (Bug::StrangersEvict, shares::a_strangers_cancellations_make_nobody_elses_forgotten),
-    (Bug::StrangersEvict, shares::a_strangers_marked_hops_make_no_fence_of_others_forgotten),
+    (Bug::StrangersEvict, shares::a_strangers_possible_duplicates_make_no_fence_of_others_forgotten),
     (Bug::RefusedFences, shares::what_is_refused_fences_nobody),
     (Bug::PeerTakesAll, shares::one_peers_sleeping_calls_leave_room_for_others_and_for_this_node),
     (Bug::EndsUnweighed, splits::ends_of_branches_are_kept_only_where_there_is_room),
     (Bug::NumbersHaveShares, shares::numbers_of_one_address_have_one_share_and_none_takes_what_is_the_nodes_own),
-    (Bug::FirstWayNotFenced, duplicates::the_first_way_that_comes_after_a_marked_one_is_refused),
+    (Bug::FirstWayNotFenced, duplicates::the_first_way_that_comes_after_a_possible_duplicate_is_refused),
 ];
 
 #[test]

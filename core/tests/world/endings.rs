@@ -116,7 +116,7 @@ fn uncertainty_is_told(record: &Record, seen: &Seen, why: &Exception) -> Verdict
     }
     let thrown = why.params.as_ref().and_then(|params| minicbor::decode::<Thrown>(params.as_bytes()).ok());
     if why.name == "Thrown" && matches!(thrown, Some((_, _, true))) {
-        return Err(format!("the uncertainty is forgotten that its function had: {why}"));
+        return Err(format!("its function's uncertainty was forgotten: {why}"));
     }
     // There may be two of it, one of which was uncertain.
     let mut thrown = record.uncaught.iter().filter(|thrown| thrown.who == (seen.run, 0)).peekable();

@@ -1,6 +1,6 @@
 //! Common to all trials with data: values are checked when they arrive; whether there was a reason for a failure is checked afterwards.
 
-use catena::{Exception, exceptions};
+use catena::Exception;
 
 use crate::{
     chains::{PATIENCE, TIMEOUT},
@@ -24,6 +24,8 @@ pub(crate) struct Seen {
     pub(crate) wrong: Vec<String>,
     /// Exceptions that do not name who is at fault.
     pub(crate) misnamed: Vec<String>,
+    /// A lock was held by others for as long as was waited for it, and none of them is known to have lost it.
+    pub(crate) is_blocked: bool,
     /// Reads of a life: the owner's number, when that life began in microseconds, and when it was read in milliseconds.
     pub(crate) lives: Vec<(usize, u64, u64)>,
 }
@@ -75,13 +77,12 @@ impl Went {
         all.filter(move |outage| nodes.contains(&outage.node))
     }
 
-    /// Whether a repeated message may have taken the lock again that this trial waited for in vain: it stays taken for as long as its owner lives.
+    /// Whether a repeated message may have taken the lock again that this trial waited for in vain: it stays taken until the node that has it ends.
     fn is_blocked_by_repetition(&self, outages: &Outages) -> bool {
-        let Outcome::Failed(why) = &self.outcome else { return false };
         let repeats = |(node, life_us, _): &(usize, u64, u64)| {
             outages.between(life_us / 1_000, self.at_ms).any(|it| it.node == *node && it.fault.repeats())
         };
-        self.kind == Kind::Lock && why.name == exceptions::OVERLOADED && self.seen.lives.iter().any(repeats)
+        self.seen.is_blocked && self.seen.lives.iter().any(repeats)
     }
 
     /// Reads of words of owners that had ended long before: old values taken for new ones.

@@ -31,9 +31,9 @@ pub(crate) struct Holders(Mutex<Locks>);
 #[derive(Default)]
 struct Locks {
     held: HashMap<Lock, u64>,
-    /// Whether these are free is not known: whoever took or released them was not told the outcome. A lock that stays taken blocks
-    /// everybody until its owner ends.
-    leaked: HashSet<Lock>,
+    /// Locks and who may hold them without knowing: they were not told the outcome when they took or released it. Such a lock may block
+    /// everybody until the node that has it ends.
+    leaked: HashSet<(Lock, u64)>,
 }
 
 impl Holders {
@@ -50,12 +50,16 @@ impl Holders {
         self.locks().held.remove(&lock);
     }
 
-    fn leak(&self, lock: Lock) {
-        self.locks().leaked.insert(lock);
+    fn leak(&self, lock: Lock, me: u64) {
+        self.locks().leaked.insert((lock, me));
+    }
+
+    fn has_let_go(&self, lock: Lock, me: u64) {
+        self.locks().leaked.remove(&(lock, me));
     }
 
     fn has_leaked(&self, lock: Lock) -> bool {
-        self.locks().leaked.contains(&lock)
+        self.locks().leaked.iter().any(|(leaked, _)| *leaked == lock)
     }
 }
 
@@ -87,13 +91,15 @@ async fn hold(
         Ok(true) => {}
         Ok(false) if holders.has_leaked(name) => return Ok(()),
         Ok(false) => {
+            seen.is_blocked = true;
             let why = "others hold it, and each of them knows that it does";
             return Err(Exception::new(exceptions::OVERLOADED, Fault::Service, why));
         }
         Err(why) => {
             // The CAS may have succeeded unnoticed, or succeed when it arrives later than this release.
-            if imported.cas(at, me, 0).await.ok() != Some(me) {
-                holders.leak(name);
+            holders.leak(name, me);
+            if imported.cas(at, me, 0).await.ok() == Some(me) {
+                holders.has_let_go(name, me);
             }
             return Err(why);
         }
@@ -104,9 +110,10 @@ async fn hold(
     tokio::time::sleep(held).await;
     let found = word(imported, at).await;
     holders.leave(name);
+    holders.leak(name, me);
     let let_go = imported.cas(at, me, 0).await;
-    if let_go.is_err() {
-        holders.leak(name);
+    if let_go.is_ok() {
+        holders.has_let_go(name, me);
     }
     for (what, was) in [("read", found?), ("let go", let_go?)] {
         if was != me {

@@ -1,4 +1,4 @@
-//! A chain that may be under way twice: only its first way, which is no possible duplicate, does what must not be done twice.
+//! A chain that may be under way twice: only its first way, which is not a possible duplicate, does what must not be done twice.
 
 use catena_core::Undelivered;
 use catena_wire::{PossibleDuplicate, names};
@@ -55,7 +55,7 @@ fn only_what_is_declared_repeatable_or_durable_is_done() {
             node.note_replica("here");
         }
         assert_eq!(does(&mut node, duplicate(2)), may, "{kind} {replica}");
-        assert!(does(&mut node, hop(3, 2)), "a chain that is no possible duplicate: {kind}");
+        assert!(does(&mut node, hop(3, 2)), "a chain that is not a possible duplicate: {kind}");
     }
 }
 
@@ -113,7 +113,7 @@ fn a_call_in_place_is_judged_too() {
 }
 
 #[test]
-fn the_mark_travels_on() {
+fn a_possible_duplicate_stays_one() {
     let mut node = serving("repeatable");
     let session = came(&mut node);
     node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "there")]), 1);
@@ -158,7 +158,7 @@ fn duplicates(node: &mut Node, to: u64) -> Vec<Option<PossibleDuplicate>> {
 }
 
 #[test]
-fn a_hop_that_may_have_been_done_is_marked_when_it_goes_elsewhere() {
+fn a_hop_that_may_have_been_done_is_a_possible_duplicate_where_it_goes_next() {
     for (undelivered, is_duplicate) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
         let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
         node.learn("there", Instance { kinds: kinds("repeatable"), ..instance(2) });
@@ -176,7 +176,7 @@ fn a_hop_that_may_have_been_done_is_marked_when_it_goes_elsewhere() {
 }
 
 #[test]
-fn a_function_that_is_told_of_a_loss_and_goes_on_is_marked_too() {
+fn a_function_that_is_told_of_a_loss_and_goes_on_is_a_possible_duplicate_too() {
     for (undelivered, is_duplicate) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
         let mut node = node(Policy { hop_attempts_max: 1, instances_tried_max: 1, ..Policy::default() });
         let (chain, _, receipt) = handing(&mut node);
@@ -239,7 +239,7 @@ pub(crate) fn what_the_first_instance_may_have_done_is_told_although_the_second_
 }
 
 #[test]
-pub(crate) fn the_first_way_that_comes_after_a_marked_one_is_refused() {
+pub(crate) fn the_first_way_that_comes_after_a_possible_duplicate_is_refused() {
     let branched = |step: u32, branch: Branch| {
         let mut hop = hop(1, step);
         hop.merge = branch.parent().map(|parent| catena_wire::Merge {

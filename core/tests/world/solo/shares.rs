@@ -61,7 +61,7 @@ pub(crate) fn a_strangers_cancellations_make_nobody_elses_forgotten() {
 }
 
 #[test]
-pub(crate) fn a_strangers_marked_hops_make_no_fence_of_others_forgotten() {
+pub(crate) fn a_strangers_possible_duplicates_make_no_fence_of_others_forgotten() {
     let mut node = forgetful();
     let chain = hop(1, 2).key.chain;
     let possible = Hop { function: "again".into(), duplicate: Some(duplicate(chain)), ..*hop(1, 2) };

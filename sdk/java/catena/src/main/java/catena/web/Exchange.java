@@ -84,7 +84,7 @@ public final class Exchange {
         }
     }
 
-    /** The message to answer, for whoever has the answer's head: once, and before it is sent. Whoever it reaches may ask for what follows, and have that written by another thread. */
+    /** Takes the right to answer, which can be done once. To be called before the answer is sent: its client may ask for the next part at once. */
     Message claim() {
         if (!answered.compareAndSet(false, true)) {
             throw new IllegalStateException("the request was answered before");

@@ -46,7 +46,7 @@ public final class Pull {
                 return tell(frame);
             }
             Site.answer(exchange.claim(), frame.flip());
-            return dropped().succeeded;
+            return last ? NOTHING : dropped().succeeded;
         });
     }
 
@@ -70,12 +70,15 @@ public final class Pull {
         then.run();
     }
 
-    /** If nobody can be told of what was written, it was written in vain: whoever waits for it is answered when the body fails for that. */
+    /** If sending throws, the write fails, and the body with it. */
     private Runnable told(Supplier<Runnable> telling) {
         try {
             return telling.get();
         } catch (RuntimeException why) {
             Written waits = dropped();
+            failed = "a part of it could not be sent";
+            ended = !exchange.isAnswered();
+            goOn();
             return () -> waits.failed.accept(why);
         }
     }
@@ -131,8 +134,9 @@ public final class Pull {
         Lying place = near && written.remaining() >= Frames.HERE_BYTES_MAX ? finding.apply(written) : null;
         if (place != null && place.take()) {
             lying.add(place);
-            ByteBuffer told = head == null ? Frames.part(0) : head;
-            Site.answer(asker(head), Frames.lies(told.put((byte) (Frames.PART_LIES + end)), place, written));
+            ByteBuffer told = (head == null ? Frames.part(0) : head).put((byte) (Frames.PART_LIES + end));
+            ByteBuffer frame = Frames.lies(told, place, written);
+            Site.answer(asker(head), frame);
             return taken();
         }
         int count = Math.min(written.remaining(), head == null ? Frames.PART_BYTES_MAX : Frames.HERE_BYTES_MAX);
@@ -140,7 +144,8 @@ public final class Pull {
         written.position(written.position() + count);
         boolean whole = !written.hasRemaining();
         ByteBuffer told = head == null ? Frames.part(count) : head;
-        Site.answer(asker(head), told.put((byte) (Frames.PART_HERE + (whole ? end : 0))).put(here).flip());
+        ByteBuffer frame = told.put((byte) (Frames.PART_HERE + (whole ? end : 0))).put(here).flip();
+        Site.answer(asker(head), frame);
         return whole ? taken() : NOTHING;
     }
 

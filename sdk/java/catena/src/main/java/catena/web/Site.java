@@ -216,7 +216,7 @@ public final class Site implements AutoCloseable {
         sweptNanos = now;
         pulls.forEach((number, pull) -> {
             pull.patience(PATIENCE.toNanos());
-            if (pull.idleNanos() > idleNanos && pulls.remove(number, pull)) {
+            if ((pull.isOver() || pull.idleNanos() > idleNanos) && pulls.remove(number, pull)) {
                 pull.leave(false);
             }
         });

@@ -70,7 +70,7 @@ final class CatenaStream implements HttpStream {
         }
     }
 
-    /** Decides where the body is to be found. It throws where the head is too long, and nothing is committed then. */
+    /** Decides where the body is to be found. Where the head is too long it throws, or fails the callback, and nothing is committed then. */
     private void commit(boolean headOnly, MetaData.Response response, boolean last, ByteBuffer bytes, Callback callback) {
         Consumer<ByteBuffer> head = head(response, last && !headOnly ? bytes.remaining() : -1);
         boolean small = headOnly || (last && exchange.isShort(bytes.remaining()));
@@ -142,8 +142,11 @@ final class CatenaStream implements HttpStream {
     }
 
     private void end() {
-        endBody();
-        exchange.end();
+        try {
+            endBody();
+        } finally {
+            exchange.end();
+        }
     }
 
     /** Nothing more is written: who still waits for a part of the body is told that it failed. Of a body that is over, nothing is left to fail. */

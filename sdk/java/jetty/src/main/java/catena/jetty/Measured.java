@@ -20,8 +20,8 @@ public final class Measured {
         try {
             serve(arguments);
             System.exit(0);
-        } catch (Exception why) {
-            // Threads of Jetty's would keep the process, and whoever started it waiting.
+        } catch (Throwable why) {
+            // Jetty's threads would keep the process alive, and whoever started it would wait.
             why.printStackTrace();
             System.exit(1);
         }

@@ -23,7 +23,7 @@ public final class Served {
         try {
             serve(arguments);
             System.exit(0);
-        } catch (Exception why) {
+        } catch (Throwable why) {
             why.printStackTrace();
             System.exit(1);
         }
