@@ -131,22 +131,16 @@ final class CatenaStream implements HttpStream {
 
     @Override
     public void succeeded() {
-        end();
+        exchange.end();
+        endBody();
         channel.recycle();
     }
 
     @Override
     public void failed(Throwable why) {
         exchange.told(HttpStatus.INTERNAL_SERVER_ERROR_500, "the service failed");
-        end();
-    }
-
-    private void end() {
-        try {
-            endBody();
-        } finally {
-            exchange.end();
-        }
+        exchange.end();
+        endBody();
     }
 
     /** Nothing more is written: who still waits for a part of the body is told that it failed. Of a body that is over, nothing is left to fail. */

@@ -16,18 +16,12 @@ public final class Measured {
     private Measured() {}
 
     /** Serves. */
-    public static void main(String[] arguments) {
-        try {
-            serve(arguments);
-            System.exit(0);
-        } catch (Throwable why) {
-            // Jetty's threads would keep the process alive, and whoever started it would wait.
+    public static void main(String[] arguments) throws Exception {
+        // Jetty's threads would keep the process alive, and whoever started it would wait.
+        Thread.currentThread().setUncaughtExceptionHandler((main, why) -> {
             why.printStackTrace();
             System.exit(1);
-        }
-    }
-
-    private static void serve(String[] arguments) throws Exception {
+        });
         Path folder = Path.of(arguments[0]).toRealPath();
         boolean cached = arguments[1].equals("on");
         Node node = Node.start("jetty", "127.0.0.1:0", null);
@@ -48,6 +42,7 @@ public final class Measured {
         ours.stop();
         vanilla.stop();
         node.close();
+        System.exit(0);
     }
 
     private static void serve(Server server, ResourceHandler files, Path folder) throws Exception {

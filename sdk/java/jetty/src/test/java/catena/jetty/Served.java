@@ -19,17 +19,11 @@ public final class Served {
     private Served() {}
 
     /** Serves until the input ends: {@code Served FOLDER}. */
-    public static void main(String[] arguments) {
-        try {
-            serve(arguments);
-            System.exit(0);
-        } catch (Throwable why) {
+    public static void main(String[] arguments) throws Exception {
+        Thread.currentThread().setUncaughtExceptionHandler((main, why) -> {
             why.printStackTrace();
             System.exit(1);
-        }
-    }
-
-    private static void serve(String[] arguments) throws Exception {
+        });
         Node node = Node.start("jetty", "127.0.0.1:0", null);
         for (boolean cached : new boolean[] {true, false}) {
             CatenaFiles files = new CatenaFiles(node, cached);
@@ -44,6 +38,7 @@ public final class Served {
         while (System.in.read() >= 0) {
             // That it ends is all that is waited for.
         }
+        System.exit(0);
     }
 
     private static void start(Node node, String service, long idleMs, Handler handler, CatenaFiles... files) throws Exception {
