@@ -222,20 +222,19 @@ impl Shell {
 
     /// Keeps this node linked with the mesh for as long as it lives.
     pub(crate) fn keep_joined(self: &Arc<Self>, seeds: Vec<Place>) {
-        if !seeds.is_empty() {
-            self.runtime.spawn(keep_joined(Arc::downgrade(self), seeds));
+        for seed in seeds {
+            self.runtime.spawn(keep_joined(Arc::downgrade(self), seed));
         }
     }
 }
 
-async fn keep_joined(shell: Weak<Shell>, seeds: Vec<Place>) {
+/// A task for each seed: one that does not answer delays no other.
+async fn keep_joined(shell: Weak<Shell>, seed: Place) {
     loop {
         tokio::time::sleep(ROUND_EVERY).await;
-        for seed in &seeds {
-            let Some(shell) = shell.upgrade() else { return };
-            if let Err(why) = shell.join(seed).await {
-                tracing::debug!(address = %seed.address, %why, "not joined; trying again");
-            }
+        let Some(shell) = shell.upgrade() else { return };
+        if let Err(why) = shell.join(&seed).await {
+            tracing::debug!(address = %seed.address, %why, "not joined; trying again");
         }
     }
 }

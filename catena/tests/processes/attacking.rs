@@ -212,9 +212,10 @@ const LARGE: &str = r#"import { call, emit } from "catena";
 #[tokio::test(flavor = "multi_thread")]
 async fn guests_share_one_bound_of_memory() {
     const MORE_BYTES_MAX: u64 = 700 << 20;
+    const FILLED_BYTES_MIN: u64 = 400 << 20;
     let (mut nodes, client) = stage().await;
     let alone = quiet(&nodes, &client).await;
-    let before = nodes.process("a").resident_bytes();
+    let (before, attacked) = (nodes.process("a").resident_bytes(), nodes.id("a"));
     let hostile = client.clone();
     let attack = async move {
         // Those that do not fit end while the others wait.
@@ -225,6 +226,13 @@ async fn guests_share_one_bound_of_memory() {
             assert_eq!(why.name, exceptions::OVERLOADED, "{why}");
             assert!(why.message.contains("guests_bytes_max"), "{why}");
         }
+        // The others fill what they were granted.
+        let filled = async {
+            while resident_bytes_max(attacked) < before + FILLED_BYTES_MIN {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, filled).await.expect("they fill it");
         chains
     };
     let mut chains = alone.beside("chains that grow", attack, async || good(&client, 1).await).await;
