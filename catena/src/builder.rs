@@ -18,6 +18,7 @@ use catena_net::{
 };
 use catena_segment::RemoteMemory;
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeRef, names};
+use futures_util::future::{join_all, try_join_all};
 
 use crate::{
     Client, Node, Service, StepStoreLimits,
@@ -391,8 +392,9 @@ impl NodeBuilder {
     pub async fn start(self) -> Result<Node, StartError> {
         let seeds = self.join.clone();
         let shell = self.open().await?;
-        for seed in &seeds {
-            if let Err(why) = shell.join(seed).await {
+        let joined = join_all(seeds.iter().map(|seed| shell.join(seed))).await;
+        for (seed, joined) in seeds.iter().zip(joined) {
+            if let Err(why) = joined {
                 tracing::warn!(address = %seed.address, %why, "not joined yet; trying again every second");
             }
         }
@@ -400,13 +402,11 @@ impl NodeBuilder {
         Ok(Node::new(shell))
     }
 
-    /// Starts the node as a client, for which the first node must be reachable.
+    /// Starts the node as a client, for which each node to join must be reachable.
     pub(crate) async fn start_client(self) -> Result<Client, StartError> {
         let seeds = self.join.clone();
         let shell = self.open().await?;
-        for seed in &seeds {
-            shell.join(seed).await?;
-        }
+        try_join_all(seeds.iter().map(|seed| shell.join(seed))).await?;
         shell.keep_joined(seeds);
         Ok(Client::new(shell))
     }

@@ -204,7 +204,7 @@ async fn a_disk_that_was_full_and_a_folder_that_was_deleted_stop_durable_functio
     let deposits = {
         let client = client.clone();
         async move {
-            for _ in 0..20 {
+            for _ in 0..200 {
                 let why = client.run(&code, "deposit").await.unwrap().value::<Json>().await.unwrap_err();
                 assert!(!why.unknown && why.message.contains("step store cannot be used"), "{why}");
             }

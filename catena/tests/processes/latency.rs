@@ -7,15 +7,20 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::setpriority_process;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::process::resident_bytes_max;
 
 const QUIET_CHAINS: usize = 40;
 
-/// The threads of all attackers.
-static ATTACKERS: LazyLock<Runtime> =
-    LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("threads"));
+/// The threads of all attackers. Attackers are elsewhere, and what they compute takes no processor from whom they attack: so theirs has the lowest priority here.
+static ATTACKERS: LazyLock<Runtime> = LazyLock::new(|| {
+    // On Linux, of the calling thread alone.
+    let step_back = || setpriority_process(None, PRIORITY_LOWEST).expect("a lower priority is always allowed");
+    Builder::new_multi_thread().worker_threads(2).on_thread_start(step_back).enable_all().build().expect("threads")
+});
+const PRIORITY_LOWEST: i32 = 19;
 
 /// How long a good chain takes when nobody attacks.
 pub(crate) struct Quiet {

@@ -169,7 +169,7 @@ impl Run {
         let client = fleet.client().await?;
         let Gone { ended, injected, outages, moves } = self.under_faults(&fleet, &client).await?;
         let left = quiet::wait(&client, self.nodes).await;
-        println!("{:>8}  ms until nothing was left running", left.after.as_millis());
+        println!("{left}");
         client.close(Duration::from_secs(1)).await;
         let effects = fleet.effects()?;
         fleet.end().await;
@@ -180,7 +180,7 @@ impl Run {
             faults,
             faults_by_kind: injected,
             moves,
-            left_running: left.running,
+            left_running: left.running(),
             seconds: began.elapsed().as_secs(),
             ..Verdict::default()
         };
