@@ -7,7 +7,7 @@ SHELL := bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dfs web web-figures web-figures-smoke clerks clerks-smoke glickr corsair mapreduce test install package chaos exact hostile bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
+.PHONY: help demo dfs web web-figures web-figures-smoke clerks clerks-smoke glickr corsair mapreduce test install package chaos chaos-bugs exact hostile bench bench-smoke figures-check quatrain quatrain-smoke profiles engine verify-engine lint fuzz book
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is:"
@@ -30,6 +30,9 @@ test:  ## install what is needed, build, run every test and check
 
 chaos:  ## 200,000 chains over real nodes that are killed, stopped, cut off: target/chaos/result.json (ARGS="--parts 1")
 	@tools/chaos.sh $(ARGS)
+
+chaos-bugs:  ## the same chains over nodes with one bug of the protocol at a time: which are found? target/chaos/bugs.txt (ARGS="--chains 400")
+	@tools/chaos.sh bugs $(ARGS)
 
 exact:  ## 10,000,000 calls with drawn trees of threads, tasks and delegations: target/exact/result.json (CALLS=100000)
 	@tools/exact.sh $(CALLS)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make chaos`: chains with numbered effects over real nodes, to which all kinds of things happen meanwhile: 200,000 in 100 parts.
 # A run that was broken off goes on with ARGS="--seed N" where N is the seed that it printed.
-# `tools/chaos.sh bugs`: the same over nodes with a bug of the protocol each time (core/src/bug.rs): which of them it finds, and after how many chains.
+# `make chaos-bugs`: the same over nodes with a bug of the protocol each time (core/src/bug.rs): which of them it finds, and after how many chains.
 # It fails if it does not find one of those that it must.
 
 . "$(dirname "${BASH_SOURCE[0]}")/step.sh"
@@ -43,7 +43,10 @@ all_found() {
     [ -z "$missed" ] || { echo "not found:$missed"; return 1; }
 }
 
-begin "make chaos"
+case ${1:-} in
+    bugs) begin "make chaos-bugs" ;;
+    *) begin "make chaos" ;;
+esac
 set_up build
 if [ "${1:-}" = bugs ]; then
     shift

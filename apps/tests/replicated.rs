@@ -50,7 +50,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 /// The same program without composing.
-fn apart() -> RunOptions {
+fn detached() -> RunOptions {
     RunOptions { compose: false, ..RunOptions::default() }
 }
 
@@ -82,12 +82,12 @@ async fn a_copy_becomes_one_with_the_replication_and_neither_knows_of_the_other(
 
     let composed =
         copy::by_chunks(&stage.client, &chunks, &job("composed.bin"), &RunOptions::default(), |_| ()).await.unwrap();
-    let apart = copy::by_chunks(&stage.client, &chunks, &job("apart.bin"), &apart(), |_| ()).await.unwrap();
+    let detached = copy::by_chunks(&stage.client, &chunks, &job("detached.bin"), &detached(), |_| ()).await.unwrap();
     let whole = copy::code(&stage.client).await.unwrap();
     let whole = copy::by_chain(&stage.client, &whole, &job("whole.bin"), |_| ()).await.unwrap();
     copy::by_rpc(&stage.client, &job("rpc.bin"), |_| ()).await.unwrap();
-    assert_eq!((composed.bytes, apart.bytes, whole.bytes), (300_001, 300_001, 300_001));
-    for name in ["composed.bin", "apart.bin", "whole.bin", "rpc.bin"] {
+    assert_eq!((composed.bytes, detached.bytes, whole.bytes), (300_001, 300_001, 300_001));
+    for name in ["composed.bin", "detached.bin", "whole.bin", "rpc.bin"] {
         for place in ["primary", "backup"] {
             assert!(std::fs::read(dirs.at(place).join(name)).unwrap() == original, "{name} at the {place} differs");
         }
@@ -98,8 +98,8 @@ async fn a_copy_becomes_one_with_the_replication_and_neither_knows_of_the_other(
     let [at_primary, at_backup] = [("files.primary/write", "primary", true), ("files.backup/write", "backup", false)];
     let seen = steps(&composed.trace);
     assert_eq!(&seen[seen.len() - 4..], [read, write, at_primary, at_backup], "on to the backup, and home from there");
-    let seen = steps(&apart.trace);
-    assert_eq!(&seen[seen.len() - 2..], [read, write], "the replication ran apart");
+    let seen = steps(&detached.trace);
+    assert_eq!(&seen[seen.len() - 2..], [read, write], "the replication ran detached");
 
     let reads = steps(&whole.trace).into_iter().filter(|(target, ..)| *target == "files.source/read");
     assert!(reads.clone().count() == 10 && reads.clone().all(|(_, node, _)| node == "primary"), "{:?}", whole.trace);
@@ -234,7 +234,7 @@ async fn primary_and_backup_may_be_nfs_servers_that_act_as_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn composed_a_chain_goes_home_from_the_backup_and_apart_by_the_primary() {
+async fn composed_a_chain_goes_home_from_the_backup_and_detached_by_the_primary() {
     let dirs = Dirs::new();
     let stage = Stage::open(&SANDBOX, Some(Arc::new(Topology::paper())), dirs.services()).await.unwrap();
     stage.put("source.bin", b"source").await.unwrap();
@@ -246,7 +246,7 @@ async fn composed_a_chain_goes_home_from_the_backup_and_apart_by_the_primary() {
         };"#;
     for (options, hosts) in [
         (RunOptions::default(), &["client", "source", "primary", "backup"][..]),
-        (apart(), &["client", "source", "primary"]),
+        (detached(), &["client", "source", "primary"]),
     ] {
         let (made, path) = run(&stage, source, json!(format!("made-{}", options.compose)), &options).await;
         assert_eq!((made.unwrap(), path.iter().map(String::as_str).collect::<Vec<_>>()), (json!(0), hosts.to_vec()));

@@ -406,7 +406,11 @@ impl NodeBuilder {
     pub(crate) async fn start_client(self) -> Result<Client, StartError> {
         let seeds = self.join.clone();
         let shell = self.open().await?;
-        try_join_all(seeds.iter().map(|seed| shell.join(seed))).await?;
+        if let Err(why) = try_join_all(seeds.iter().map(|seed| shell.join(seed))).await {
+            // What has been dialled meanwhile ends too, and its port is free.
+            shell.close(Duration::ZERO).await;
+            return Err(why.into());
+        }
         shell.keep_joined(seeds);
         Ok(Client::new(shell))
     }

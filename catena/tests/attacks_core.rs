@@ -19,7 +19,7 @@ mod process;
 
 use std::{sync::Arc, time::Duration};
 
-use catena::{Client, Context, Exception, Hash, Node, NodeRef, Service, to_value};
+use catena::{Client, Context, Exception, Hash, Node, NodeRef, RunOptions, Service, from_value, to_value};
 use catena_net::Link;
 use catena_wire::{Brought, Budget, ChainId, Hop, Message, Outcome, Replies, RightEnd, StepKey, Value};
 use serde_json::{Value as Json, json};
@@ -231,10 +231,11 @@ async fn to_cancel_thousands_of_sleeping_hops_takes_no_longer_than_to_take_them_
     assert_eq!(attacker.answered(hops).await, (2 * accepted, overloaded), "there is no room again");
 }
 
-/// Begins a chain at node `z`, which is its origin: what is to come of it.
+/// Begins a chain at node `z`, which is its origin: what is to come of it. It may take as long as an attack.
 fn begun_at_z(client: &Client, source: &str) -> JoinHandle<Result<Json, Exception>> {
-    let (client, job) = (client.clone(), json!({ "source": source }));
-    tokio::spawn(async move { client.call("z", "job", &job).await })
+    let (client, job) = (client.clone(), to_value(&json!({ "source": source })).unwrap());
+    let options = RunOptions { timeout: Duration::from_secs(600), ..RunOptions::default() };
+    tokio::spawn(async move { from_value(&client.call_with("z", "job", job, &options).await?) })
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,8 +83,8 @@ async fn the_end_of_a_sub_chain_resumes_the_chain_that_called_where_it_ended() {
     assert_eq!(result.unwrap(), json!({ "before": "kept", "got": ["sub", "a", "b"], "after": "c" }));
     assert_eq!(path, ["client", "z", "a", "b", "c"], "nothing goes back to z");
 
-    let apart = RunOptions { compose: false, ..RunOptions::default() };
-    let (result, path) = run(&mesh, CALLS, input, &apart).await;
+    let detached = RunOptions { compose: false, ..RunOptions::default() };
+    let (result, path) = run(&mesh, CALLS, input, &detached).await;
     assert_eq!(result.unwrap(), json!({ "before": "kept", "got": ["sub", "a", "b"], "after": "c" }));
     assert_eq!(path, ["client", "z", "c"], "the sub-chain ran on its own, and came back to z");
 }
@@ -152,10 +152,10 @@ async fn a_sub_chain_says_the_same_wherever_it_runs() {
             log("after");
         };"#;
     let code = mesh.code(source).await;
-    let apart = RunOptions { compose: false, ..RunOptions::default() };
+    let detached = RunOptions { compose: false, ..RunOptions::default() };
     let from_home = RunOptions { mode: Mode::Interactive, ..RunOptions::default() };
     for fails in [false, true] {
-        for options in [&RunOptions::default(), &apart, &from_home] {
+        for options in [&RunOptions::default(), &detached, &from_home] {
             let mut replies = mesh.client.run_with(&code, &to_value(&fails).unwrap(), options).unwrap();
             replies.last().await.unwrap();
             let lines = replies.console();
@@ -175,8 +175,8 @@ async fn a_service_that_calls_itself_for_ever_ends_by_the_depth_of_its_stack() {
     let mesh = mesh(2).await;
     let _z = with_chains(&mesh, Policy { stack_depth_max: 5, ..Policy::default() }).await;
     let source = r#"import { call } from "catena"; export default async () => call("z/for_ever", null);"#;
-    let apart = RunOptions { hops_max: 50, ..RunOptions::default() };
-    let (result, _) = run(&mesh, source, Json::Null, &apart).await;
+    let options = RunOptions { hops_max: 50, ..RunOptions::default() };
+    let (result, _) = run(&mesh, source, Json::Null, &options).await;
     let why = result.unwrap_err();
     assert_eq!(why.name, "LimitExceeded", "{why}");
     assert!(why.message.contains("stack_depth_max is 5"), "{why}");

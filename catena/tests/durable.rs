@@ -192,7 +192,11 @@ async fn a_disk_that_was_full_and_a_folder_that_was_deleted_stop_durable_functio
     let address = restarted();
     let (folder, there) = (dir.path().to_owned(), address.clone());
     let bank = tokio::task::spawn_blocking(move || Bank::start(&folder, &there, "nowhere")).await.unwrap();
-    let client = Client::builder("client").sandbox(SANDBOX.clone()).join(Place::new(&address)).connect().await.unwrap();
+    let client = async |name: &str| {
+        let builder = Client::builder(name).sandbox(SANDBOX.clone()).join(Place::new(&address));
+        builder.connect().await.unwrap()
+    };
+    let (client, depositor) = (client("client").await, client("depositor").await);
     let code = client.javascript("deposit.js", DEPOSIT).await.unwrap();
     let run = async |function: &str| client.run(&code, function).await.unwrap().value::<Json>().await;
     let effects = || std::fs::read_to_string(dir.path().join("effects")).unwrap_or_default().lines().count();
@@ -201,13 +205,11 @@ async fn a_disk_that_was_full_and_a_folder_that_was_deleted_stop_durable_functio
     let look = async || assert_eq!(run("look").await.unwrap(), json!("seen"), "others go on");
     let quiet = Quiet::of(bank.0.id(), look).await;
     bank.may_write("0");
-    let deposits = {
-        let client = client.clone();
-        async move {
-            for _ in 0..200 {
-                let why = client.run(&code, "deposit").await.unwrap().value::<Json>().await.unwrap_err();
-                assert!(!why.unknown && why.message.contains("step store cannot be used"), "{why}");
-            }
+    let code_of_it = depositor.javascript("deposit.js", DEPOSIT).await.unwrap();
+    let deposits = async move {
+        for _ in 0..200 {
+            let why = depositor.run(&code_of_it, "deposit").await.unwrap().value::<Json>().await.unwrap_err();
+            assert!(!why.unknown && why.message.contains("step store cannot be used"), "{why}");
         }
     };
     quiet.beside("a step store whose disk is full", deposits, look).await;

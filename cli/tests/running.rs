@@ -57,9 +57,9 @@ fn sub_chains_join_unless_they_are_told_not_to() {
     let joined = report(&run(&own, source, &["--json"]));
     assert_eq!(joined["result"], json!([7, "own"]));
     assert_eq!(joined["log"][0]["text"], "in the sub-chain");
-    let apart = report(&run(&own, source, &["--json", "--no-compose"]));
+    let detached = report(&run(&own, source, &["--json", "--no-compose"]));
     assert_eq!(
-        (&apart["result"], &apart["log"][0]["text"]),
+        (&detached["result"], &detached["log"][0]["text"]),
         (&json!([7, "own"]), &json!("in the sub-chain")),
         "the same"
     );

@@ -229,14 +229,12 @@ impl Ground {
 
     /// Looks up a service that is not known here. One that this node itself is moving away is waited for: others may know nothing of it yet.
     pub(crate) fn look_up(&mut self, service: &str, waiter: Waiter) {
-        let moving = self.directory.moving_until(self.now, service);
-        let lookups = &mut self.directory.lookups;
-        match moving {
+        match self.directory.moving_until(self.now, service) {
             Some(until) => {
                 let until = until.min(self.now.after(self.policy.moving_wait_us_max));
-                lookups.wait_for(&mut self.out, service, self.me.id, waiter, until);
+                self.directory.wait_for(&mut self.out, service, self.me.id, waiter, until);
             }
-            None => lookups.look_up(&mut self.out, service, waiter, Vec::new()),
+            None => self.directory.look_up(&mut self.out, service, waiter, Vec::new()),
         }
     }
 
@@ -249,22 +247,22 @@ impl Ground {
         waiter: Waiter,
         mut excluded: Vec<NodeId>,
     ) -> Option<Instance> {
-        self.directory.names.forget_at(service, from);
+        self.directory.not_there(service, from);
         match whither {
             Whither::There(entry) if entry.service == service && entry.node.id != from => {
                 let place = Instance::of(*entry);
-                self.directory.names.learn(service, place.clone(), &self.policy);
+                self.directory.learn(service, place.clone(), &self.policy);
                 return Some(place);
             }
             Whither::Moving(us) => {
                 let until = self.now.after(us.min(self.policy.moving_wait_us_max));
-                self.directory.lookups.wait_for(&mut self.out, service, from, waiter, until);
+                self.directory.wait_for(&mut self.out, service, from, waiter, until);
             }
             Whither::There(_) | Whither::Unknown => {
                 if !bug!(self.policy, LeftNodeFound) {
                     excluded.push(from);
                 }
-                self.directory.lookups.look_up(&mut self.out, service, waiter, excluded);
+                self.directory.look_up(&mut self.out, service, waiter, excluded);
             }
         }
         None

@@ -20,6 +20,7 @@ mod seeded;
 
 mod action;
 mod activation;
+mod allowance;
 pub mod beside;
 #[cfg(feature = "seeded-bugs")]
 mod bug;
@@ -27,6 +28,7 @@ mod calls;
 mod chain;
 mod code;
 mod collections;
+mod console;
 mod delivery;
 mod directory;
 mod ground;

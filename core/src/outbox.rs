@@ -1,12 +1,22 @@
 //! What leaves a part: actions for the shell, and events for the other parts of the node.
 
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
-use catena_wire::{Brought, ChainId, Encoded, Exception, Message, NodeRef, StepKey, Value};
+use catena_wire::{Brought, ChainId, Encoded, Exception, LogLine, Message, NodeRef, Outcome, StepKey, Value};
 
 use crate::{
     Action, Instance, Missing, Receipt, SessionId, SubChain, Urgency,
     request::{Owner, ReplyTo, Request},
 };
+
+/// A chain that ran on its own and has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedDetached {
+    pub(crate) chain: ChainId,
+    pub(crate) outcome: Outcome,
+    /// Hops that it did not spend.
+    pub(crate) hops_left: u32,
+    pub(crate) console: Vec<LogLine>,
+}
 
 /// What one part of a node has to say to another. The node takes events in turn, so that no part calls back into its caller.
 #[derive(Clone, Debug)]
@@ -37,6 +47,8 @@ pub(crate) enum Event {
     Answered { to: ReplyTo, result: Result<Value, Exception>, brought: Brought },
     /// A service of this node answered a call with a chain.
     SubChain { request: Request, sub: SubChain },
+    /// A chain that ran on its own has ended.
+    DetachedEnded(EndedDetached),
     /// A chain's function has ended of its own accord: the calls that it started go on, and nobody awaits them.
     Unawaited(SessionId, ChainId),
     /// Nobody waits for the calls of this owner any more.

@@ -5,7 +5,7 @@ use catena_wire::{
     BlobBytes, Brought, Budget, ChainId, Exception, LogLine, NodeId, NodeRef, PossibleDuplicate, Right, StepKey, Value,
 };
 
-use crate::{CallId, SessionId, Time, collections::Party};
+use crate::{CallId, SessionId, Time, allowance::Allowance, collections::Party};
 
 /// Who waits for the result of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,9 +66,7 @@ pub(crate) struct Request {
     pub(crate) service: String,
     pub(crate) function: String,
     pub(crate) params: Value,
-    pub(crate) budget: Budget,
-    /// The time as of which `budget` holds: waiting for a name costs time too.
-    pub(crate) budget_at: Time,
+    pub(crate) budget: Allowance,
     /// The step of a chain that this call is, if it is one.
     pub(crate) key: Option<StepKey>,
     /// On whose behalf.
@@ -105,8 +103,7 @@ impl Request {
             service,
             function,
             params,
-            budget,
-            budget_at: now,
+            budget: Allowance::new(now, budget),
             key: None,
             credentials: None,
             duplicate: None,
@@ -116,15 +113,6 @@ impl Request {
             blobs: None,
             console: Vec::new(),
         }
-    }
-
-    /// What the call may still spend now.
-    pub(crate) fn budget_now(&self, now: Time) -> Budget {
-        self.budget.after(now.since(self.budget_at))
-    }
-
-    pub(crate) fn deadline(&self) -> Time {
-        self.budget_at.after(self.budget.time_left_us())
     }
 
     /// The hops that are left after this result, if the callee did not say. A call that may have taken effect may have spent them all, any other has spent

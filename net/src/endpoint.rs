@@ -469,6 +469,10 @@ impl Hub {
         let mut registry = lock(&self.registry);
         registry.claim(link, hello.identity.node)?;
         link.introduce(hello.clone(), self.pipe_to(hello.identity.site.as_deref()));
+        let node = hello.identity.node;
+        for other in registry.relieve(link, node) {
+            other.end(LinkError::Taken { peer: other.peer.clone(), node });
+        }
         Ok(())
     }
 
@@ -482,8 +486,13 @@ impl Hub {
             false => self.claim(link, &hello).err(),
             true => lock(&self.registry).to_node(node),
         };
-        // The peer says that another link has taken this node's number, but no such link is alive here: the peer will notice too.
-        let Some(first) = first else { return Ok(!hello.taken) };
+        let Some(first) = first else {
+            // The peer says that another link has taken this node's number, but none is alive here. It is on its way, or the peer will notice too that it is dead.
+            if hello.taken {
+                let _ = link.taken_at.set(node);
+            }
+            return Ok(!hello.taken);
+        };
         // Both sides dialled at the same time, and both links are welcome: each side keeps the one that was dialled by the lower node number.
         let crossed = first.place.is_none() && first.id > link.id;
         let outlived = !crossed && first.host() == link.host();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub struct Link {
     /// Notified when that is over.
     pub(crate) room: Notify,
     pub(crate) hello: SetOnce<Hello>,
+    /// The node at the other end, once it has said that it has another link to this one.
+    pub(crate) taken_at: OnceLock<u64>,
     pub(crate) ended: SetOnce<LinkError>,
     /// Set when the reader task has told everybody and ended.
     pub(crate) done: SetOnce<()>,
@@ -117,6 +119,7 @@ impl Link {
             overflows: AtomicBool::new(false),
             room: Notify::new(),
             hello: SetOnce::new(),
+            taken_at: OnceLock::new(),
             ended: SetOnce::new(),
             done: SetOnce::new(),
             counters: Counters::default(),

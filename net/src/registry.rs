@@ -51,6 +51,14 @@ impl Registry {
         self.by_place.insert(place.clone(), link.id);
     }
 
+    /// Whoever was told by `node` that another link to it exists, and has waited for that one: it is this, and their places are reached by it.
+    pub(crate) fn relieve(&mut self, link: &Link, node: u64) -> Vec<Arc<Link>> {
+        let waits = |other: &&Arc<Link>| other.taken_at.get() == Some(&node) && other.hello.get().is_none();
+        let waiting: Vec<_> = self.links.values().filter(waits).cloned().collect();
+        waiting.iter().filter_map(|other| other.place.as_ref()).for_each(|place| self.also_at(place, link));
+        waiting
+    }
+
     pub(crate) fn remove(&mut self, link: &Link) {
         self.links.remove(&link.id);
         self.by_place.retain(|_, id| *id != link.id);

@@ -326,6 +326,35 @@ async fn a_node_whose_old_link_is_half_dead_gets_in_soon() {
     assert_eq!(server.link_to_node(66).unwrap().id(), new.id());
 }
 
+/// Two names of one node are dialled at once, and the second link is refused before the first is welcome.
+#[tokio::test(start_paused = true)]
+async fn of_two_places_that_are_one_node_both_are_reached_by_the_first_link() {
+    let memory = Memory::new(1 << 16);
+    let (mut by_name, mut by_number) = (memory.raw_listener(8), memory.raw_listener(9));
+    let (endpoint, mut events) = bind(memory.config(Some(1)), identity(1, None)).await;
+    let first = endpoint.link(&memory.place(8)).await.unwrap();
+    let mut welcome = by_name.recv().await.unwrap();
+    let place = memory.place(9);
+    let second = endpoint.link_introduced(&place);
+    let answered = async {
+        let mut refused = by_number.recv().await.unwrap();
+        let hello = Hello { identity: identity(5, None), limits: Limits::default(), taken: true };
+        refused.write_all(&encode_hello(&hello)).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        shake_hands(&mut welcome, 5).await;
+        assert_eq!(events.up().await.id(), first.id());
+        (refused, welcome)
+    };
+    let start = Instant::now();
+    let (second, _streams) = tokio::join!(second, answered);
+    assert_eq!(second.unwrap().id(), first.id());
+    assert!(
+        start.elapsed() < Duration::from_millis(100),
+        "without waiting for the peer to notice: {:?}",
+        start.elapsed()
+    );
+}
+
 /// Both dialled, and the link that was to stay breaks before the other side has ended its own.
 #[tokio::test(start_paused = true)]
 async fn of_two_links_that_crossed_the_one_that_lasts_is_used() {

@@ -88,7 +88,7 @@ pub struct Hop {
     pub merge: Option<Merge>,
     /// Not a call: the receiver becomes the merge host of so many branches, those numbered last.
     #[n(18)]
-    pub gather: u16,
+    pub branches: u16,
     /// Intermediate answers sent by branches that have merged into this one.
     #[cbor(n(19), with = "crate::bytes_codec::counts")]
     pub merged: Vec<BranchCount>,

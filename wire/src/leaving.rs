@@ -51,7 +51,7 @@ pub struct LeavingHop<'a> {
     #[n(17)]
     pub merge: Option<&'a Merge>,
     #[n(18)]
-    pub gather: u16,
+    pub branches: u16,
     #[cbor(n(19), with = "crate::bytes_codec::counts")]
     pub merged: &'a [BranchCount],
     #[n(20)]
@@ -122,7 +122,7 @@ impl crate::Hop {
             continuation_bytes: self.continuation_bytes,
             splits: self.splits,
             merge: self.merge.as_ref(),
-            gather: self.gather,
+            branches: self.branches,
             merged: &self.merged,
             console_told: self.console_told,
             limits: self.limits,

@@ -78,7 +78,7 @@ async fn a_silent_server_costs_no_more_than_the_timeout() {
     let begun = Instant::now();
     assert_eq!(call::<GETATTR3resok>(&caller, false).await.unwrap_err().name(), "FILES_OUTCOME_UNKNOWN");
     assert_eq!(call::<GETATTR3resok>(&caller, true).await.unwrap_err().name(), "FILES_UNREACHABLE");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!(connections.load(Ordering::SeqCst), 2);
 }
 

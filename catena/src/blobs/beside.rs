@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::reference::Reference;
 use crate::{
+    clock,
     messages::{is_near, offer},
     segments::PIECE_BYTES,
     shell::{Shell, lock},
@@ -212,7 +213,7 @@ impl Awaited {
         if lock(&self.shell.blobs.beside.arrivals).was_dropped(self.owner, self.piece) {
             return None;
         }
-        tokio::time::timeout(ON_THEIR_WAY_MAX, self.came()).await.ok()?
+        clock::timeout(ON_THEIR_WAY_MAX, self.came()).await.ok()?
     }
 }
 

@@ -35,7 +35,7 @@ type Answer<T> = oneshot::Sender<Result<T, Exception>>;
 
 /// A write, and who waits until it is on disk.
 pub(super) enum Write {
-    Begin { step: StepKey, print: Hash, duplicate: Option<PossibleDuplicate>, answer: Answer<Before> },
+    Begin { step: StepKey, fingerprint: Hash, duplicate: Option<PossibleDuplicate>, answer: Answer<Before> },
     Finish { step: StepKey, result: Vec<u8>, answer: Answer<()> },
 }
 
@@ -218,8 +218,8 @@ struct Batch<'t> {
 impl Batch<'_> {
     fn apply(&mut self, write: &Write) -> Result<Result<Before, Exception>, Failed> {
         match write {
-            Write::Begin { step, print, duplicate, .. } => {
-                self.begin(step, &Record::new(now_ms(), *print, step, duplicate.as_ref()))
+            Write::Begin { step, fingerprint, duplicate, .. } => {
+                self.begin(step, &Record::new(now_ms(), *fingerprint, step, duplicate.as_ref()))
             }
             Write::Finish { step, result, .. } => {
                 let (_, key) = key_of(step);
@@ -235,7 +235,7 @@ impl Batch<'_> {
     fn begin(&mut self, step: &StepKey, record: &Record) -> Result<Result<Before, Exception>, Failed> {
         let (chain, key) = key_of(step);
         if let Some(known) = self.steps.get(&*key)? {
-            let same = read(known.value())?.print == record.print;
+            let same = read(known.value())?.fingerprint == record.fingerprint;
             let result = self.results.get(&*key)?.map(|result| result.value().to_vec());
             return Ok(Ok(match (same, result) {
                 (false, _) => Before::Another,

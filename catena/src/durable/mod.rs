@@ -64,11 +64,11 @@ impl StepStore {
     pub(crate) async fn once(
         &self,
         step: &StepKey,
-        print: Hash,
+        fingerprint: Hash,
         duplicate: Option<PossibleDuplicate>,
         running: impl Future<Output = Result<Answer, Exception>>,
     ) -> Result<Answer, Exception> {
-        let begun = self.write(|answer| Write::Begin { step: step.clone(), print, duplicate, answer }).await?;
+        let begun = self.write(|answer| Write::Begin { step: step.clone(), fingerprint, duplicate, answer }).await?;
         let lost = |message| Err(Exception::new(names::NODE_LOST, Fault::Node, message).outcome_unknown());
         match begun {
             Before::Nothing => {}

@@ -8,13 +8,13 @@ pub(super) struct Record {
     /// When the step began, in milliseconds since the Unix epoch.
     pub(super) begun_ms: u64,
     /// The fingerprint of the call.
-    pub(super) print: Hash,
+    pub(super) fingerprint: Hash,
     way: Way,
 }
 
 impl Record {
-    pub(super) fn new(begun_ms: u64, print: Hash, key: &StepKey, duplicate: Option<&PossibleDuplicate>) -> Self {
-        Self { begun_ms, print, way: Way::of(key, duplicate) }
+    pub(super) fn new(begun_ms: u64, fingerprint: Hash, key: &StepKey, duplicate: Option<&PossibleDuplicate>) -> Self {
+        Self { begun_ms, fingerprint, way: Way::of(key, duplicate) }
     }
 
     /// Whether `other`, a record of the same chain, shows that another way has been where this one is.
@@ -25,7 +25,7 @@ impl Record {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let Way { number, fence, step, branch } = &self.way;
         let numbers = [&self.begun_ms.to_be_bytes()[..], &number.to_be_bytes(), &fence.to_be_bytes()].concat();
-        [&numbers, &step.to_be_bytes()[..], &self.print.0, branch.to_string().as_bytes()].concat()
+        [&numbers, &step.to_be_bytes()[..], &self.fingerprint.0, branch.to_string().as_bytes()].concat()
     }
 
     /// The reverse of [`Record::to_bytes`]; `None` if the bytes are not valid.
@@ -34,13 +34,13 @@ impl Record {
         let (number, rest) = rest.split_first_chunk()?;
         let (fence, rest) = rest.split_first_chunk()?;
         let (step, rest) = rest.split_first_chunk()?;
-        let (print, branch) = rest.split_first_chunk()?;
+        let (fingerprint, branch) = rest.split_first_chunk()?;
         let way = Way {
             number: u64::from_be_bytes(*number),
             fence: u32::from_be_bytes(*fence),
             step: u32::from_be_bytes(*step),
             branch: std::str::from_utf8(branch).ok()?.parse().ok()?,
         };
-        Some(Self { begun_ms: u64::from_be_bytes(*begun_ms), print: Hash(*print), way })
+        Some(Self { begun_ms: u64::from_be_bytes(*begun_ms), fingerprint: Hash(*fingerprint), way })
     }
 }

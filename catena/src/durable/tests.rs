@@ -14,14 +14,14 @@ fn step(step: u32) -> StepKey {
     StepKey { chain, branch: Branch::root(), step }
 }
 
-fn print(text: &str) -> Hash {
+fn fingerprint(text: &str) -> Hash {
     fingerprint_of("service", "function", &Value::encode(&text))
 }
 
 /// Runs a step that counts its effects, and answers with how many there were.
 async fn effect(steps: &StepStore, number: u32, params: &str, effects: &AtomicU32) -> Result<String, Exception> {
     let running = async { Ok(Answer::Value(Value::encode(&(effects.fetch_add(1, Ordering::SeqCst) + 1)))) };
-    match steps.once(&step(number), print(params), None, running).await? {
+    match steps.once(&step(number), fingerprint(params), None, running).await? {
         Answer::Value(value) => Ok(format!("{value:?}")),
         Answer::Nothing | Answer::Chain(_) => Ok("a chain".to_owned()),
     }
@@ -48,13 +48,13 @@ async fn a_step_runs_once_whatever_comes_between() {
     // A step that begins and is dropped in the middle.
     {
         let third = step(3);
-        let mut pending = Box::pin(steps.once(&third, print("a"), None, std::future::pending()));
+        let mut pending = Box::pin(steps.once(&third, fingerprint("a"), None, std::future::pending()));
         let polled = pending.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
         assert!(polled.is_pending(), "its intent is on its way to the disk");
         assert!(effect(&steps, 3, "a", &effects).await.unwrap_err().unknown, "nobody else may run it");
     }
     let refused = async { Err(Exception::new("Empty", Fault::Service, "on purpose")) };
-    assert_eq!(steps.once(&step(4), print("a"), None, refused).await.unwrap_err().name, "Empty");
+    assert_eq!(steps.once(&step(4), fingerprint("a"), None, refused).await.unwrap_err().name, "Empty");
     drop(steps);
 
     let steps = open(&path, StepStoreLimits::default()).await;
@@ -142,14 +142,14 @@ async fn what_one_way_of_a_chain_has_done_no_other_does_again() {
         let steps = open(&dir.path().join(number.to_string()), StepStoreLimits::default()).await;
         let done = || async { Ok(Answer::Value(Value::null())) };
         for (key, way) in before {
-            steps.once(&key, print("before"), way, done()).await.unwrap();
+            steps.once(&key, fingerprint("before"), way, done()).await.unwrap();
         }
         let ran = AtomicU32::new(0);
         let running = async {
             ran.fetch_add(1, Ordering::SeqCst);
             Ok(Answer::Value(Value::null()))
         };
-        match steps.once(&key, print("now"), way, running).await {
+        match steps.once(&key, fingerprint("now"), way, running).await {
             Ok(_) => assert!(runs, "{what}: it ran"),
             Err(why) => assert!(!runs && why.unknown && why.name == names::NODE_LOST, "{what}: {why}"),
         }
@@ -163,7 +163,7 @@ async fn the_same_step_is_answered_whichever_way_asks() {
     let steps = open(&dir.path().join("steps"), StepStoreLimits::default()).await;
     assert_eq!(effect(&steps, 5, "a", &effects).await.unwrap(), "1");
     let never = async { panic!("it was done") };
-    let Ok(Answer::Value(value)) = steps.once(&step(5), print("a"), way(9, 3), never).await else {
+    let Ok(Answer::Value(value)) = steps.once(&step(5), fingerprint("a"), way(9, 3), never).await else {
         panic!("no answer")
     };
     assert_eq!(format!("{value:?}"), "1");

@@ -15,7 +15,7 @@ use super::{
     lending::{Lending, Loan},
 };
 use crate::{
-    Granted, Segment,
+    Granted, Segment, clock,
     shell::{Shell, lock},
 };
 
@@ -189,7 +189,7 @@ impl Shell {
 
 async fn sweep(shell: Weak<Shell>) {
     loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
+        clock::sleep(SWEEP_EVERY).await;
         let Some(shell) = shell.upgrade() else { return };
         let late = shell.post.machine().on_timeout(shell.segments.now());
         Post::finish(late);

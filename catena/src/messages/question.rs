@@ -13,7 +13,7 @@ use super::{
     post::{Came, Post},
     sending::{Letter, Room},
 };
-use crate::{Granted, shell::Shell};
+use crate::{Granted, clock, shell::Shell};
 
 /// How long an answer is awaited by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -109,7 +109,7 @@ pub(crate) async fn ask(shell: &Arc<Shell>, from: &str, to: &str, question: Ques
             answer = returned(room.as_ref()) => answer.map(Answer::Returned),
         }
     };
-    let answer = tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)));
+    let answer = clock::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)));
     if answer.is_ok()
         && let Some(loan) = room.as_ref().and_then(|room| room.loan.as_ref())
     {

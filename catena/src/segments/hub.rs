@@ -21,7 +21,7 @@ use super::{
     exported::Exported,
 };
 use crate::{
-    clock::Clock,
+    clock::{self, Clock},
     shell::{Shell, lock},
 };
 
@@ -248,22 +248,12 @@ pub(super) fn try_post(link: &Link, message: SegmentMessage, part: bool) -> bool
 async fn watch_clock(hub: Weak<Hub>) {
     /// How often to check the time, and whether the node still exists.
     const IDLE: Duration = Duration::from_secs(1);
-    /// A round that is later than this says that this process was stopped, or its host.
-    const LATE_US: u64 = 1_000_000;
-    let mut due = Time::from_us(u64::MAX);
     loop {
         let Some(strong) = hub.upgrade() else { return };
-        let (now, wait) = (strong.now(), Duration::from_micros(strong.policy.request_timeout_us / 2));
-        let wait = wait.clamp(Duration::from_millis(10), IDLE);
-        let was_stopped = now.since(due) > LATE_US;
-        // After a stop, answers that have arrived meanwhile are read before any is given up. A node that is always late gives up every other round.
-        due = Time::from_us(u64::MAX);
-        if !was_stopped {
-            let late = strong.machine().importer.on_timeout(now);
-            strong.end(late);
-            due = now.after(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX));
-        }
+        let late = strong.machine().importer.on_timeout(strong.now());
+        strong.end(late);
+        let wait = Duration::from_micros(strong.policy.request_timeout_us / 2).clamp(Duration::from_millis(10), IDLE);
         drop(strong);
-        tokio::time::sleep(wait).await;
+        clock::sleep(wait).await;
     }
 }

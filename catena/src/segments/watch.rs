@@ -3,9 +3,10 @@
 use std::{io::ErrorKind, time::Duration};
 
 use catena_wire::{Exception, Fault, names};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::Instant};
 
 use super::Imported;
+use crate::clock;
 
 /// How long a probe of the owner's address may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -17,9 +18,10 @@ impl Imported {
     /// `SegmentRevoked` and `SegmentStale`: the owner says so. `OwnerStalled`: it answers, but the word does not rise. `OwnerRestarted`: another run of it is
     /// there. `OwnerDead`: its host answers, but no process listens. `NetworkCut`: its host does not answer. `OwnerSilent`: it listens, but does not answer.
     pub async fn watch(&self, offset: u64, every: Duration, within: Duration) -> Exception {
-        let mut last: Option<(u64, tokio::time::Instant)> = None;
+        let mut last: Option<(u64, Instant)> = None;
         loop {
-            let word = match tokio::time::timeout(within, self.read(offset, 8)).await {
+            let asked = Instant::now();
+            let word = match clock::timeout(within, self.read(offset, 8)).await {
                 Ok(Ok(bytes)) => bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)),
                 Ok(Err(why)) if matches!(why.name.as_str(), names::OWNER_LOST | names::OWNER_SILENT) => {
                     return self.diagnose().await;
@@ -28,14 +30,15 @@ impl Imported {
                 Err(_) => return self.diagnose().await,
             };
             match last {
+                // For as long as is certain: from one answer to a later question.
                 Some((before, since)) if word == before => {
-                    if since.elapsed() >= within {
+                    if asked.saturating_duration_since(since) >= within {
                         return self.stalled(offset, within).await;
                     }
                 }
-                _ => last = Some((word, tokio::time::Instant::now())),
+                _ => last = Some((word, Instant::now())),
             }
-            tokio::time::sleep(every).await;
+            clock::sleep(every).await;
         }
     }
 

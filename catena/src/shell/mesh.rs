@@ -18,6 +18,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
 use super::{Shell, lock};
+use crate::clock;
 
 /// How long a peer may take to answer a listing.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -138,7 +139,7 @@ impl Shell {
                 next.await;
             }
         };
-        tokio::time::timeout(GREETING_TIMEOUT, greeted).await.ok()
+        clock::timeout(GREETING_TIMEOUT, greeted).await.ok()
     }
 
     async fn link_with_all(self: &Arc<Self>, entries: Vec<ServiceEntry>) {
@@ -162,7 +163,7 @@ impl Shell {
         let (sender, receiver) = oneshot::channel();
         lock(&self.listings).insert(id, sender);
         self.tell(peer, Message::List(id));
-        let entries = tokio::time::timeout(LISTING_TIMEOUT, receiver).await;
+        let entries = clock::timeout(LISTING_TIMEOUT, receiver).await;
         lock(&self.listings).remove(&id);
         let mut entries = entries.ok()?.ok()?;
         entries.truncate(LISTING_ENTRIES_MAX);

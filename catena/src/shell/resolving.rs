@@ -13,6 +13,7 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 use super::{Shell, lock, mesh_names::MeshResolver};
+use crate::clock;
 
 /// How long one resolver may take.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -220,7 +221,7 @@ impl Shell {
         let (sender, receiver) = oneshot::channel();
         lock(&self.questions).insert(id, sender);
         self.tell(peer, Message::Resolve(id, service.to_owned()));
-        let answers = tokio::time::timeout(ASK_TIMEOUT, receiver).await;
+        let answers = clock::timeout(ASK_TIMEOUT, receiver).await;
         lock(&self.questions).remove(&id);
         answers.ok().and_then(Result::ok).ok_or_else(silent)
     }

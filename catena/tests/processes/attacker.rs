@@ -6,9 +6,10 @@ use std::{
         Arc, Mutex as Lock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
-use catena::{NodeId, NodeRef, ServiceEntry, exceptions};
+use catena::{NodeId, NodeRef, RunOptions, ServiceEntry, exceptions};
 use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames, Place};
 use catena_wire::{Encoded, End, Hello, Hop, Kinds, Message, Outcome, StepKey, Value};
 use serde_json::Value as Json;
@@ -19,7 +20,7 @@ use tokio::{
 
 use crate::{
     held::HeldPort,
-    nodes::{begin, builder},
+    nodes::{begin_with, builder},
     process::PATIENCE,
 };
 
@@ -189,7 +190,9 @@ pub(crate) async fn captured() -> Hop {
     let place = Place::new(trap.node.address.clone().unwrap());
     let client = builder("caught").join(place).connect().await.unwrap();
     let source = r#"import { call } from "catena"; export default () => call("trap/f", null);"#;
-    let chain = begin(&client, source, Json::Null);
+    // Its hops are sent for as long as an attack takes.
+    let options = RunOptions { timeout: Duration::from_secs(600), ..RunOptions::default() };
+    let chain = begin_with(&client, source, Json::Null, options);
     let hop = trap.hears(|message| if let Message::Hop(hop) = message { Some(*hop) } else { None }).await;
     chain.abort();
     Hop { continuation: Default::default(), continuation_bytes: 0, ..hop }

@@ -216,7 +216,7 @@ async fn guests_share_one_bound_of_memory() {
     let (mut nodes, client) = stage().await;
     let alone = quiet(&nodes, &client).await;
     let (before, attacked) = (nodes.process("a").resident_bytes(), nodes.id("a"));
-    let hostile = client.clone();
+    let hostile = nodes.client().await;
     let attack = async move {
         // Those that do not fit end while the others wait.
         let mut chains: FuturesUnordered<_> = (0..40).map(|_| begin(&hostile, LARGE, json!("x"))).collect();

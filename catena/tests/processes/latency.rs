@@ -8,7 +8,10 @@ use std::{
 };
 
 use rustix::process::setpriority_process;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinSet,
+};
 
 use crate::process::resident_bytes_max;
 
@@ -35,20 +38,23 @@ impl Quiet {
     }
 
     /// Good chains one after the other for as long as the attack lasts, one at least. Returns what the attack came to. Its own code runs on other threads: the
-    /// good client does not wait for its attackers' turns.
+    /// good client does not wait for its attackers' turns. A good chain that fails ends the attack.
     pub(crate) async fn beside<T: Send + 'static>(
         &self,
         attack: &str,
         attacking: impl Future<Output = T> + Send + 'static,
         mut good: impl AsyncFnMut(),
     ) -> T {
-        let attacking = ATTACKERS.spawn(attacking);
-        let mut took = vec![timed(&mut good).await];
-        while !attacking.is_finished() {
+        let mut attackers = JoinSet::new();
+        attackers.spawn_on(attacking, ATTACKERS.handle());
+        let mut took = Vec::new();
+        loop {
             took.push(timed(&mut good).await);
+            if let Some(ended) = attackers.try_join_next() {
+                self.say(attack, took);
+                return ended.unwrap();
+            }
         }
-        self.say(attack, took);
-        attacking.await.unwrap()
     }
 
     /// As many good chains as without, while what was done to the node lasts.

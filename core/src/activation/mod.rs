@@ -18,6 +18,7 @@ use catena_wire::{BlobBytes, Budget, ChainId, Exception, NodeRef, StepKey, StepT
 
 use crate::{
     RetryScope, SubChain, Time,
+    allowance::Allowance,
     collections::{Party, Unreached},
 };
 pub(crate) use cargo::Cargo;
@@ -37,9 +38,7 @@ pub(crate) struct Activation {
     /// The last step made, here or before.
     pub(crate) step: u32,
     pub(crate) state: ChainState,
-    pub(crate) budget: Budget,
-    /// The time as of which `budget` holds.
-    pub(crate) budget_at: Time,
+    pub(crate) budget: Allowance,
     pub(crate) heartbeat_at: Time,
     /// The party that brought the chain here, whose share it counts for.
     pub(crate) by: Party,
@@ -181,8 +180,7 @@ impl Activation {
             step: arrived.step,
             arrived,
             state,
-            budget,
-            budget_at: now,
+            budget: Allowance::new(now, budget),
             heartbeat_at: now,
             by,
             before,
@@ -195,23 +193,9 @@ impl Activation {
         }
     }
 
-    /// What is left to spend now.
-    pub(crate) fn budget_now(&self, now: Time) -> Budget {
-        self.budget.after(now.since(self.budget_at))
-    }
-
-    pub(crate) const fn set_budget(&mut self, now: Time, budget: Budget) {
-        (self.budget, self.budget_at) = (budget, now);
-    }
-
-    /// Takes back hops that were lent.
-    pub(crate) const fn give_back(&mut self, hops: u32) {
-        self.budget = self.budget.with_hops_back(hops);
-    }
-
     /// Hops that it can lend to calls that may be answered with chains, after one hop each for so many calls.
     fn spare_hops(&self, now: Time, calls: u32) -> u32 {
-        let left = self.budget_now(now).without_hops(calls).hops_left();
+        let left = self.budget.left(now).without_hops(calls).hops_left();
         left - (left / 2).min(HOPS_RESERVED_MAX)
     }
 
@@ -223,39 +207,30 @@ impl Activation {
         self.spare_hops(now, u32::try_from(calls).unwrap_or(u32::MAX)) / parts
     }
 
-    /// Lends a call so many hops; it brings back those that it does not spend.
-    pub(crate) fn lend(&mut self, now: Time, hops: u32) -> Budget {
-        let left = self.budget_now(now);
-        let hops = hops.min(left.hops_left());
-        self.set_budget(now, left.without_hops(hops));
-        Budget::new(left.time_left_us(), hops)
-    }
-
     /// Lends a part of its spare hops to a call that may be delegated. The part is smaller the more such loans are out, so that many sets still leave hops for
     /// what comes after them.
     pub(crate) fn lend_to_set(&mut self, now: Time) -> Budget {
         const PARTS: u32 = 4;
         self.calls.loans = self.calls.loans.saturating_add(1);
         let hops = self.spare_hops(now, 0) / self.calls.loans.saturating_mul(PARTS);
-        self.lend(now, hops)
+        self.budget.lend(now, hops)
     }
 
     /// Takes back what such a call has not spent, at its exact end.
     pub(crate) const fn take_back_from_set(&mut self, hops: u32) {
         self.calls.loans = self.calls.loans.saturating_sub(1);
-        self.give_back(hops);
+        self.budget.give_back(hops);
     }
 
     /// Lends all spare hops to the only call that the chain waits for, if its service may answer with a chain.
     pub(crate) fn lend_all(&mut self, now: Time, may_chain: bool) -> Budget {
         let spare = if may_chain { self.spare_hops(now, 0) } else { 0 };
-        self.lend(now, spare)
+        self.budget.lend(now, spare)
     }
 
     /// When this chain next needs attention, whatever else happens.
     pub(crate) fn wakes_at(&self) -> Time {
-        let deadline = self.budget_at.after(self.budget.time_left_us());
-        let wake = deadline.min(self.heartbeat_at);
+        let wake = self.budget.deadline().min(self.heartbeat_at);
         match &self.phase {
             Phase::HandingOff(hand_off) => wake.min(hand_off.retry_at()),
             Phase::Suspended(Suspended { continuation: Continuation::Coming(_, Some(due)), .. }) => wake.min(*due),

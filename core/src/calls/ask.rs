@@ -18,12 +18,12 @@ impl Calls {
         if ground.directory.serves(&request.service) {
             return self.call_here(ground, request);
         }
-        match ground.directory.names.get(ground.now, &request.service).cloned() {
+        match ground.directory.known(ground.now, &request.service).cloned() {
             Some(Known::At(place)) => return self.ask(ground, request, &place),
             Some(Known::Absent(why)) => return self.answer(ground, request, Err(why)),
             None => {}
         }
-        let (own, all) = (self.looking_up.of(request.by), ground.directory.lookups.waiting());
+        let (own, all) = (self.looking_up.of(request.by), ground.directory.waiting());
         let (what, max) = ("calls to services being looked up", ground.policy.calls_waiting_max);
         let room = ground.check_share(what, request.by, own, all, max);
         if let Err(why) = room.and_then(|()| ground.check_bytes(request.params.len_bytes())) {
@@ -55,7 +55,7 @@ impl Calls {
             _ if request.right.is_some() => return ground.out.tell(Event::Take(request)),
             _ => None,
         };
-        let budget = request.budget_now(ground.now);
+        let budget = request.budget.left(ground.now);
         let params = core::mem::replace(&mut request.params, Value::null());
         let (service, function) = (request.service.clone(), request.function.clone());
         let (credentials, key) = (request.credentials.clone(), request.key.clone());
@@ -92,7 +92,7 @@ impl Calls {
         }
         let age_us = delivery.send(ground.now);
         let to = delivery.to().clone();
-        let budget = request.budget_now(ground.now);
+        let budget = request.budget.left(ground.now);
         let Request { service, function, params, key, credentials, duplicate, right, .. } = request.clone();
         let duplicate = duplicate.map(|duplicate| *duplicate);
         self.put(ground, id, Call { request, stage: Stage::Asked(delivery) });
@@ -124,11 +124,11 @@ impl Calls {
             let why = delivery.conclude(too_large(bytes, bytes_max));
             return self.answer(ground, request, Err(why));
         }
-        ground.directory.names.forget(&request.service);
+        ground.directory.forget(&request.service);
         let next = delivery.failed(how, request.key.is_some(), &ground.policy);
         if delivery.may_be_done() && !matches!(next, Next::SendAgain) {
             // The other node may have spent the hops that it was lent.
-            request.budget = request.budget.without_hops(request.budget.hops_left());
+            request.budget.lend(ground.now, u32::MAX);
             if let Some(key) = &request.key {
                 ground.give_up(request.by, key.chain, delivery.nodes());
             }
@@ -138,7 +138,7 @@ impl Calls {
             Next::Seek => {
                 let (service, avoid) = (request.service.clone(), delivery.excluded());
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
+                ground.directory.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
             }
             Next::GiveUp(why) => self.answer(ground, request, Err(why)),
         }
@@ -213,7 +213,7 @@ fn nobody_else(service: &str) -> Exception {
 }
 
 pub(super) fn check_time(now: Time, request: &Request) -> Result<(), Exception> {
-    if request.budget_now(now).time_left_us() > 0 {
+    if request.budget.left(now).time_left_us() > 0 {
         return Ok(());
     }
     Err(no_time())

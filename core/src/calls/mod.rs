@@ -3,6 +3,7 @@
 
 mod answer;
 mod ask;
+mod detached;
 mod serve;
 
 use alloc::{
@@ -123,7 +124,7 @@ impl Calls {
         self.owners.insert((call.request.reply_to.owner(), id));
         // The other stages need no timer: a function that runs here ends in time by itself, and so does a first look-up.
         if let Stage::Asked(_) | Stage::LookingUp(Some(_)) = &call.stage {
-            self.timers.set(id, call.request.deadline());
+            self.timers.set(id, call.request.budget.deadline());
         }
         match &call.stage {
             Stage::Asked(delivery) => {
@@ -160,7 +161,7 @@ impl Calls {
                 self.detached_for.remove(by);
             }
             Stage::LookingUp(_) => {
-                ground.directory.lookups.forget(&mut ground.out, Waiter::Call(id));
+                ground.directory.let_go(&mut ground.out, Waiter::Call(id));
                 self.looking_up.remove(by);
             }
         }

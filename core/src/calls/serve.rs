@@ -1,11 +1,11 @@
 //! Incoming calls: from other nodes, and from chains that stay where they are.
 
-use alloc::{boxed::Box, format, string::String, sync::Arc};
-use catena_wire::{BlobBytes, Branch, Brought, ChainId, Exception, Fault, Message, NodeRef, Outcome, names};
+use alloc::{boxed::Box, format, sync::Arc};
+use catena_wire::{BlobBytes, Branch, Brought, Exception, Fault, Message, NodeRef, Outcome, names};
 
 use super::{Call, Calls, Owner, ReplyTo, Request, Stage, stopped};
 use crate::{
-    Answer, Receipt, SubChain, Ticket, Urgency,
+    Answer, Receipt, Ticket, Urgency,
     directory::not_served,
     ground::Ground,
     memory::{DoneStep, Fate, REPLY_TO_MAX, StepRecord, fingerprint},
@@ -82,12 +82,13 @@ impl Calls {
     }
 
     fn serve_new(&mut self, ground: &mut Ground, mut request: Request) {
-        let lent = request.budget.hops_left();
-        request.budget = request.budget.narrowed_to(ground.policy.budget_max);
-        request.hops_withheld = lent - request.budget.hops_left();
+        let lent = request.budget.left(ground.now);
+        let budget = lent.narrowed_to(ground.policy.budget_max);
+        request.budget.set(ground.now, budget);
+        request.hops_withheld = lent.hops_left() - budget.hops_left();
         let me = &ground.me.name;
         let verdict = ground.directory.check(me, &request.service, &request.function).and_then(|()| {
-            if request.budget.time_left_us() == 0 {
+            if budget.time_left_us() == 0 {
                 let message = format!("the call had no time left when it reached {me}");
                 return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             }
@@ -142,18 +143,6 @@ impl Calls {
         }
     }
 
-    /// A service answered this call with a chain, which runs on its own from now on.
-    pub(crate) fn detach(&mut self, ground: &mut Ground, chain: ChainId, request: Request, sub: SubChain) {
-        self.insert(ground, request, Stage::Detached(chain, sub.catch));
-    }
-
-    /// A chain that ran on its own has ended. Returns the call that it answers, and the function that takes the chain's exceptions.
-    pub(crate) fn take_detached(&mut self, ground: &mut Ground, chain: ChainId) -> Option<(Request, Option<String>)> {
-        let id = *self.detached.get(&chain)?;
-        let Call { request, stage: Stage::Detached(_, catch) } = self.take(ground, id, |_| true)? else { return None };
-        Some((request, catch))
-    }
-
     /// The node that asked no longer wants the answer.
     pub(crate) fn withdrawn(&mut self, ground: &mut Ground, from: &NodeRef, id: u64) {
         self.abandon(ground, &Owner::Peer(from.id, id));
@@ -185,8 +174,7 @@ impl Calls {
         let result = match outcome {
             Outcome::Done(value) => {
                 if request.key.is_some() {
-                    let target = [request.service.as_str(), "/", request.function.as_str()].concat();
-                    ground.directory.placement.learn_result(target, value.len_bytes());
+                    ground.directory.result_measured(&request.service, &request.function, value.len_bytes());
                 }
                 Ok(value)
             }

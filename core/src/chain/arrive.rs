@@ -23,7 +23,7 @@ use crate::{
 
 impl Chains {
     /// A hop has come, `whole` or without its tail.
-    pub(crate) fn land(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
+    pub(crate) fn arrive(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
         let before = StepKey { step: hop.key.step.saturating_sub(1), ..hop.key.clone() };
         self.implicit_ack(ground, from.id, &before);
         let record = ground.dedup.get(&hop.key);
@@ -61,12 +61,12 @@ impl Chains {
             return Err(Exception::new(names::RUNS_NO_GUESTS, Fault::Node, message).into());
         }
         let proxied = policy.chaining_proxy && !ground.directory.serves(&hop.service);
-        if hop.gather == 0 && !proxied {
+        if hop.branches == 0 && !proxied {
             ground.directory.find(ground.now, &hop.service, &hop.function)?;
         }
-        if u32::from(hop.gather) > policy.branches_max {
+        if u32::from(hop.branches) > policy.branches_max {
             let message =
-                format!("{} branches to be merged, where branches_max is {}", hop.gather, policy.branches_max);
+                format!("{} branches to be merged, where branches_max is {}", hop.branches, policy.branches_max);
             return Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, message).into());
         }
         let by = ground.party_of(from.id, Some(hop.key.chain));
@@ -94,7 +94,7 @@ impl Chains {
     fn take_in(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, mut hop: Hop, whole: bool) {
         hop.budget = hop.budget.narrowed_to(ground.policy.budget_max);
         let (key, code, budget) = (hop.key.clone(), hop.code, hop.budget);
-        let (code_bytes, gather) = (hop.code_bytes.take(), hop.gather);
+        let (code_bytes, branches) = (hop.code_bytes.take(), hop.branches);
         let (service, function) = (core::mem::take(&mut hop.service), core::mem::take(&mut hop.function));
         let params = core::mem::replace(&mut hop.params, Value::null());
         let credentials = hop.header.credentials.clone();
@@ -104,7 +104,7 @@ impl Chains {
         if whole || bug!(ground.policy, AcceptedHeadless) {
             self.accept(ground, from, key.clone(), session, code_bytes, code);
         }
-        if gather > 0 {
+        if branches > 0 {
             return self.resume_if_ready(ground, session);
         }
         let may_chain = ground.directory.may_answer_with_chain(&service, &function);
@@ -113,7 +113,7 @@ impl Chains {
         if bug!(ground.policy, HopsKept)
             && let Some(activation) = self.get_mut(session)
         {
-            activation.give_back(budget.hops_left());
+            activation.budget.give_back(budget.hops_left());
         }
         let request = Request::new(
             ground.party_of(from.id, Some(key.chain)),
@@ -154,9 +154,9 @@ impl Chains {
             profile.continuation_bytes = u64::from(hop.continuation_bytes);
             profile.params_bytes = params_bytes as u64;
         }
-        let awaits = match hop.gather {
+        let awaits = match hop.branches {
             0 => Awaits::Call,
-            gather => Awaits::Branches(gather, Ended::default()),
+            branches => Awaits::Branches(branches, Ended::default()),
         };
         let continuation = match whole {
             true => Continuation::Here(hop.continuation.clone()),
@@ -373,7 +373,7 @@ fn check_identity(hop: &Hop) -> Result<(), Exception> {
         None => key.branch.is_root(),
         Some(merge) => merge.at.chain == key.chain && key.branch.parent().as_ref() == Some(&merge.at.branch),
     };
-    let numbered = hop.gather <= hop.splits;
+    let numbered = hop.branches <= hop.splits;
     if key.chain.origin == origin && home && numbered && !matches!(key.step, 0 | u32::MAX) {
         return Ok(());
     }

@@ -13,6 +13,7 @@ use crate::{
     collections::Party,
     ground::Ground,
     memory::{DoneStep, Fate, StepRecord},
+    origin::Ending,
     outbox::Event,
 };
 
@@ -52,6 +53,25 @@ impl Chains {
     pub(crate) fn over_says(&mut self, ground: &mut Ground, from: NodeId, chain: ChainId) {
         if ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from)) {
             self.over(ground, chain);
+        }
+    }
+
+    /// The end of a chain has come to its origin, this node; it was last heard of at `hosts`.
+    pub(crate) fn chain_ended(
+        &mut self,
+        ground: &mut Ground,
+        chain: ChainId,
+        ending: Ending,
+        hosts: Vec<Arc<NodeRef>>,
+    ) {
+        // It may also have gone on here, after another node was taken for lost.
+        let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
+        let here = chain.origin == ground.me.id && ground.dedup.of_chain(chain).any(|(_, record)| runs(record));
+        match ending {
+            Ending::Cut => self.stop(ground, Party::Own, chain, hosts),
+            Ending::Last | Ending::Unknown if here => self.stop(ground, Party::Own, chain, hosts),
+            Ending::Last => self.over(ground, chain),
+            Ending::Early | Ending::Unknown => {}
         }
     }
 

@@ -29,7 +29,7 @@ impl Chains {
 
     fn wake(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(activation) = self.get_mut(session) else { return };
-        if activation.budget_now(ground.now).time_left_us() == 0 {
+        if activation.budget.left(ground.now).time_left_us() == 0 {
             let message = format!("no time left, at step {} on {}; allow more time", activation.step, ground.me.name);
             let why = activation.stopped_for(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             return self.end(ground, session, Outcome::Threw(why));
@@ -150,7 +150,7 @@ impl Chains {
 pub(super) fn emit(ground: &mut Ground, activation: &mut Activation, value: Value) {
     let (key, number) = (activation.key(), activation.state.emitted);
     activation.state.emitted = number.saturating_add(1);
-    let until = ground.now.after(activation.budget_now(ground.now).time_left_us());
+    let until = ground.now.after(activation.budget.left(ground.now).time_left_us());
     let header = &activation.state.header;
     let (to, step, via) = match activation.state.listener() {
         Listener::Nobody => return,
@@ -190,7 +190,7 @@ fn beat(ground: &mut Ground, activation: &mut Activation) {
 
 /// The end of a chain or branch, which takes over what the activation carried.
 fn end_of(now: Time, activation: &mut Activation, outcome: Outcome) -> End {
-    let (key, hops_left) = (activation.key(), activation.budget_now(now).hops_left());
+    let (key, hops_left) = (activation.key(), activation.budget.left(now).hops_left());
     let state = &mut activation.state;
     let outcome = match outcome {
         Outcome::Threw(why) => Outcome::Threw(why.at(&key, &state.path)),
@@ -218,7 +218,7 @@ fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
     let to = merge.map_or_else(|| header.origin.clone(), |merge| Arc::new(merge.host.clone()));
     let via = ground.way_home(header).filter(|_| to.id == header.origin.id);
     let until =
-        ground.now.after(activation.budget_now(ground.now).time_left_us().max(ground.policy.heartbeat_timeout_us));
+        ground.now.after(activation.budget.left(ground.now).time_left_us().max(ground.policy.heartbeat_timeout_us));
     Parcel::new(to, via, Encoded { head: Bytes::new(), tail: Bytes::new() }, until)
 }
 

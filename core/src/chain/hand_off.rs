@@ -23,7 +23,7 @@ impl Chains {
     pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
         let Some(activation) = self.get(session) else { return };
         let (step, service) = (activation.step, String::from(cargo.service()));
-        match ground.directory.names.get(ground.now, &service).cloned() {
+        match ground.directory.known(ground.now, &service).cloned() {
             Some(Known::At(place)) => {
                 let (to, scope) = host_of(&place, cargo.function());
                 self.depart(ground, session, to, scope, cargo);
@@ -92,7 +92,7 @@ impl Chains {
                 return self.finish(ground, session, Outcome::Threw(why));
             }
         };
-        ground.directory.placement.learn_state(code, continuation.len());
+        ground.directory.state_measured(code, continuation.len());
         match departure {
             Departure::SubChain { call, service, sub } => {
                 self.push_frame(ground, session, call, service, sub, continuation);
@@ -145,8 +145,8 @@ impl Chains {
         }
     }
 
-    /// Node `at` shows that the chain has got as far as `key`: an implicit acknowledgement of hops up to that step, which any node that knows of the chain may
-    /// give.
+    /// Node `at` shows that the chain has got as far as `key`: an implicit acknowledgement of this branch's hops up to that step. To know the chain's whole id,
+    /// whose number nobody can guess, is the right to give it.
     pub(crate) fn implicit_ack(&mut self, ground: &mut Ground, at: NodeId, key: &StepKey) {
         if at == ground.me.id {
             return;
@@ -183,21 +183,21 @@ impl Chains {
             return;
         }
         let service = String::from(hand_off.cargo.service());
-        let place = ground.directory.names.last_place(&service);
-        if place.and_then(|place| place.proxy.as_ref()).is_some_and(|proxy| proxy.id == from) {
+        if ground.directory.is_proxy(&service, from) {
             // The node is a proxy that hosts no chains for others.
             let why = not_served(&hand_off.to().name, &service);
             return self.take_back(ground, session, why);
         }
         // No node has begun the step, and those that were sent it refused it for good. It becomes a new step, which costs a hop, so that it may return to them.
-        let spent = activation.budget.take_hop().filter(|_| !hand_off.delivery.may_be_done());
+        let now = ground.now;
+        let spent = activation.budget.left(now).take_hop().filter(|_| !hand_off.delivery.may_be_done());
         match hand_off.delivery.elsewhere(&service, spent.is_some(), &ground.policy) {
             Err(why) => self.take_back(ground, session, why),
             Ok(()) => {
                 let excluded = hand_off.seek_instance();
                 let renumber = |activation: &mut Activation| {
                     if let Some(budget) = spent {
-                        activation.budget = budget;
+                        activation.budget.set(now, budget);
                         activation.step = activation.step.saturating_add(1);
                     }
                     activation.step
@@ -252,8 +252,8 @@ impl Chains {
             Next::Seek if !service.is_empty() => {
                 let (step, excluded) = (*step, hand_off.seek_instance());
                 self.reset_timer(session);
-                ground.directory.names.forget(&service);
-                ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), excluded);
+                ground.directory.forget(&service);
+                ground.directory.look_up(&mut ground.out, &service, Waiter::Chain(session, step), excluded);
             }
             Next::Seek => {
                 let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
@@ -335,10 +335,10 @@ impl Chains {
     fn take_back(&mut self, ground: &mut Ground, session: SessionId, why: Exception) {
         let Some(Phase::HandingOff(hand_off)) = self.set_phase(session, Phase::Waiting) else { return };
         let HandOff { cargo, continuation, delivery, fallback, .. } = *hand_off;
-        // The name may lead elsewhere next time (design, section 5).
-        let place = ground.directory.names.forget(cargo.service());
         // A proxy that hosts no chains for others does not know the services of others.
-        let proxy = place.and_then(|place| place.proxy).is_some_and(|proxy| proxy.id == delivery.to().id);
+        let proxy = ground.directory.is_proxy(cargo.service(), delivery.to().id);
+        // The name may lead elsewhere next time (design, section 5).
+        ground.directory.forget(cargo.service());
         let no_host = why.name == names::RUNS_NO_GUESTS || (proxy && why.name == names::UNKNOWN_SERVICE);
         if let (Cargo::Call(call), true) = (&cargo, no_host) {
             return self.stay_and_call(ground, session, call.clone(), continuation);
@@ -377,7 +377,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
     let Phase::HandingOff(hand_off) = &activation.phase else { return None };
     let state = &activation.state;
     let nothing = Value::null();
-    let (service, function, params, gather) = match &hand_off.cargo {
+    let (service, function, params, branches) = match &hand_off.cargo {
         Cargo::Call(call) => (call.service.as_str(), call.function.as_str(), &call.params, 0),
         Cargo::Split(split) => ("", "", &nothing, split.branches()),
     };
@@ -385,7 +385,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
     let hop = LeavingHop {
         key: &activation.key(),
         age_us: hand_off.delivery.age_us(ground.now),
-        budget: activation.budget_now(ground.now),
+        budget: activation.budget.left(ground.now),
         service,
         function,
         params,
@@ -407,7 +407,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
         continuation_bytes: u32::try_from(hand_off.continuation.len()).unwrap_or(u32::MAX),
         splits: state.splits,
         merge: state.merge.as_deref(),
-        gather,
+        branches,
         merged: &state.merged,
         continuation: &hand_off.continuation,
         code_bytes: hand_off.code_bytes(),

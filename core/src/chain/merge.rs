@@ -6,10 +6,9 @@ use catena_wire::{BRANCHES_MAX, BranchCount, End, NodeId, PATH_HOSTS_MAX, StepKe
 use super::{
     Chains,
     activation::{Activation, Awaits, Phase, Suspended},
-    console,
 };
 use crate::{
-    SessionId,
+    SessionId, console,
     ground::Ground,
     memory::{DoneStep, Fate, StepRecord},
 };
@@ -60,7 +59,7 @@ impl Chains {
         let (hosts_before, lines_before, hops_each) = (merging.hosts_before, merging.lines_before, merging.hops_each);
         let (call, continuation) = (merging.call, merging.continuation.clone());
         let returned: u32 = ends.iter().map(|end| end.hops_left.min(hops_each)).sum();
-        activation.set_budget(ground.now, activation.budget_now(ground.now).with_hops_back(returned));
+        activation.budget.set(ground.now, activation.budget.left(ground.now).with_hops_back(returned));
         let mut outcomes = Vec::with_capacity(ends.len());
         let state = &mut activation.state;
         for end in ends.into_ends() {

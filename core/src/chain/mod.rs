@@ -32,7 +32,6 @@ use crate::{
     ground::Ground,
     memory::Bringers,
 };
-pub(crate) use console::{extend, lines_brought_max};
 
 /// Who brought the chain here, in the form in which its step record keeps it.
 fn bringer(activation: &Activation) -> Bringers {
@@ -91,7 +90,7 @@ impl Chains {
         self.leave(session);
         self.timers.clear(&session);
         let mut activation = self.by_session.remove(&session)?;
-        ground.directory.lookups.forget(&mut ground.out, Waiter::Chain(session, activation.step));
+        ground.directory.let_go(&mut ground.out, Waiter::Chain(session, activation.step));
         self.left_sets.extend(core::mem::take(&mut activation.calls.sets).into_values().map(|set| set.id));
         Some(activation)
     }

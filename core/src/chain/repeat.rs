@@ -128,7 +128,7 @@ impl Chains {
         // A full node does not send it again: the origin will retransmit, or give the chain up.
         let (by, own) = (activation.by, self.brought.of(activation.by));
         let full = !ground.has_room(by, 1, own, self.count(), ground.policy.activations_max);
-        if full || activation.budget_now(ground.now).time_left_us() == 0 {
+        if full || activation.budget.left(ground.now).time_left_us() == 0 {
             return;
         }
         let session = self.insert(activation);

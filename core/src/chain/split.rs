@@ -15,13 +15,13 @@ impl Chains {
     pub(super) fn split(&mut self, ground: &mut Ground, session: SessionId, split: GuestSplit, lone: bool) {
         let Some(activation) = self.get_mut(session) else { return };
         // Charged before the other checks, so that a function cannot go on asking for splits that are refused.
-        let budget = activation.budget_now(ground.now).take_hop();
+        let budget = activation.budget.left(ground.now).take_hop();
         let Some(budget) = budget.filter(|budget| budget.hops_left() >= split.count) else {
             // The exception names the step that cannot be made.
             activation.step = activation.step.saturating_add(1);
             return self.out_of_hops(ground, session, &Cargo::Split(split));
         };
-        activation.set_budget(ground.now, budget);
+        activation.budget.set(ground.now, budget);
         let stays = !lone || activation.state.header.mode == Mode::Interactive;
         let Some(activation) = self.get(session) else { return };
         if let Err(why) = self.may_split(ground, activation, &split) {
@@ -89,8 +89,8 @@ impl Chains {
         continuation: Bytes,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        let (share, rest) = activation.budget_now(ground.now).shared(u32::from(count));
-        activation.set_budget(ground.now, rest);
+        let (share, rest) = activation.budget.left(ground.now).shared(u32::from(count));
+        activation.budget.set(ground.now, rest);
         // Other calls stay out: their results wait until the parent goes on.
         activation.calls.out.remove(&call);
         // If the parent moved here to merge, its path includes this host, and those of its branches do not.
@@ -152,7 +152,7 @@ impl Chains {
 }
 
 fn branch_of(ground: &Ground, parent: &Activation, key: &StepKey, host: &NodeRef, count: u16) -> Activation {
-    let left = parent.budget_now(ground.now);
+    let left = parent.budget.left(ground.now);
     let share = if bug!(ground.policy, HopsNotShared) { left } else { left.shared(u32::from(count)).0 };
     let state = ChainState {
         stack: Vec::new(),

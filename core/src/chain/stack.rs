@@ -29,7 +29,7 @@ impl Chains {
             return Some((request, sub));
         };
         let deep = check_depth(ground, activation);
-        activation.give_back(request.budget.hops_left());
+        activation.budget.give_back(request.budget.hops_left());
         let (key, path) = (activation.arrived.clone(), activation.state.path.clone());
         match request.reply_to {
             ReplyTo::Guest { call, step, .. } => {
@@ -169,10 +169,10 @@ impl Chains {
         why: Exception,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        let Some(budget) = activation.budget_now(ground.now).take_hop() else {
+        let Some(budget) = activation.budget.left(ground.now).take_hop() else {
             return self.resume(ground, session, frame.call, frame.continuation, Err(why));
         };
-        activation.set_budget(ground.now, budget);
+        activation.budget.set(ground.now, budget);
         let params = Value::encode(&why);
         let (service, line, column) = (frame.service, why.line, why.column);
         let call = GuestCall { call: frame.call, service, function: catch, params, line, column };

@@ -117,7 +117,7 @@ impl Chains {
     fn call_beside(&mut self, ground: &mut Ground, session: SessionId, call: GuestCall, lent: u32, awaited: bool) {
         let lent = if ground.directory.may_answer_with_chain(&call.service, &call.function) { lent } else { 0 };
         let Some(activation) = self.take_hop(ground, session, &call) else { return };
-        let lent = activation.lend(ground.now, lent);
+        let lent = activation.budget.lend(ground.now, lent);
         open_profile(ground, activation, &call);
         let reply_to = if awaited {
             activation.calls.out.insert(call.call);
@@ -137,11 +137,11 @@ impl Chains {
     ) -> Option<&mut Activation> {
         let activation = self.get_mut(session)?;
         activation.step = activation.step.saturating_add(1);
-        let Some(budget) = activation.budget_now(ground.now).take_hop() else {
+        let Some(budget) = activation.budget.left(ground.now).take_hop() else {
             self.out_of_hops(ground, session, &Cargo::Call(call.clone()));
             return None;
         };
-        activation.set_budget(ground.now, budget);
+        activation.budget.set(ground.now, budget);
         self.get_mut(session)
     }
 
@@ -160,13 +160,13 @@ impl Chains {
 
     fn move_to(&mut self, ground: &mut Ground, session: SessionId, call: GuestCall) {
         let Some(activation) = self.get_mut(session) else { return };
-        let left = activation.budget_now(ground.now);
+        let left = activation.budget.left(ground.now);
         let Some(budget) = left.take_hop().or(bug!(ground.policy, HopsForFree).then_some(left)) else {
             // The exception names the step that cannot be made.
             activation.step = activation.step.saturating_add(u32::from(!bug!(ground.policy, StepBefore)));
             return self.out_of_hops(ground, session, &Cargo::Call(call));
         };
-        activation.set_budget(ground.now, budget);
+        activation.budget.set(ground.now, budget);
         activation.calls.out.insert(call.call);
         self.find_and_depart(ground, session, Cargo::Call(call));
     }
@@ -181,7 +181,7 @@ impl Chains {
     ) {
         let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = *to else { return };
         let Some(activation) = self.get_mut(session) else { return };
-        activation.give_back(brought.hops_left);
+        activation.budget.give_back(brought.hops_left);
         match *to {
             ReplyTo::Guest { call, step, .. } => {
                 // Lines that the call brought come first: the function may log more once it has the result.
@@ -213,7 +213,7 @@ impl Chains {
             && let Some(activation) = self.get_mut(session)
         {
             let share = activation.hops_for_each(now, 0);
-            request.budget = request.budget.with_hops_back(activation.lend(now, share).hops_left());
+            request.budget.give_back(activation.budget.lend(now, share).hops_left());
         }
     }
 
@@ -281,10 +281,7 @@ fn moves(ground: &Ground, activation: &Activation, call: &GuestCall) -> bool {
     match activation.state.header.mode {
         Mode::Chain => true,
         Mode::Interactive => false,
-        Mode::Adaptive => ground.directory.names.last_place(&call.service).is_none_or(|place| {
-            let target = [call.service.as_str(), "/", call.function.as_str()].concat();
-            ground.directory.placement.moving_is_quicker(activation.state.code, place.node.id, &target)
-        }),
+        Mode::Adaptive => ground.directory.moving_is_quicker(activation.state.code, &call.service, &call.function),
     }
 }
 

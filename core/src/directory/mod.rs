@@ -3,6 +3,8 @@
 mod lookups;
 mod names;
 mod placement;
+mod places;
+mod seeking;
 
 use alloc::{
     boxed::Box,
@@ -11,20 +13,18 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use catena_wire::{Exception, Fault, Kinds, NodeId, Whither, names as exceptions};
+use catena_wire::{Exception, Fault, Kinds, Whither, names as exceptions};
 
 use crate::{
-    Instance, LookupId, Policy, RetryScope, Time,
+    Policy, RetryScope, Time,
     collections::{Expiring, Party},
-    outbox::Outbox,
 };
-use lookups::Lookup;
 use lookups::Lookups;
 pub(crate) use lookups::Waiter;
 pub(crate) use names::Known;
 use names::Names;
 pub use placement::Link;
-pub(crate) use placement::Placement;
+use placement::Placement;
 
 #[derive(Clone, Debug)]
 struct Served {
@@ -61,9 +61,9 @@ impl From<Exception> for NotHere {
 pub(crate) struct Directory {
     services: BTreeMap<String, Served>,
     left: Expiring<String, Left>,
-    pub(crate) names: Names,
-    pub(crate) lookups: Lookups,
-    pub(crate) placement: Placement,
+    names: Names,
+    lookups: Lookups,
+    placement: Placement,
 }
 
 impl Directory {
@@ -148,71 +148,6 @@ impl Directory {
     pub(crate) fn scope_here(&self, service: &str, function: &str) -> Option<(RetryScope, bool)> {
         let served = self.services.get(service)?;
         Some((RetryScope::of(&served.kinds, function), served.has_replicas))
-    }
-
-    /// Whether this function may answer with a chain, as far as is known here.
-    pub(crate) fn may_answer_with_chain(&self, service: &str, function: &str) -> bool {
-        let served = self.services.get(service).map(|served| &served.kinds);
-        let kinds = served.or_else(|| self.names.last_place(service).map(|place| &place.kinds));
-        kinds.is_some_and(|kinds| kinds.chaining.iter().any(|known| known == function))
-    }
-
-    /// A look-up has been answered. Returns its question's waiters.
-    pub(crate) fn resolved(
-        &mut self,
-        now: Time,
-        lookup: LookupId,
-        place: &Result<Instance, Exception>,
-        policy: &Policy,
-    ) -> Vec<Waiter> {
-        let Some(Lookup { question, waiters }) = self.lookups.answered(lookup) else { return Vec::new() };
-        match place {
-            Ok(place) => self.names.learn(&question.service, place.clone(), policy),
-            // If some instances were avoided, the error does not mean that nobody serves the service.
-            Err(why) if question.avoid.is_empty() && why.name == exceptions::UNKNOWN_SERVICE => {
-                self.names.absent(now, &question.service, why.clone(), policy);
-            }
-            Err(_) => {}
-        }
-        waiters
-    }
-
-    /// A node says that a service is no longer there. This counts only if, as far as this node knows, the service was there. Returns where it is instead, and
-    /// who waits for that.
-    pub(crate) fn moved(
-        &mut self,
-        out: &mut Outbox,
-        from: NodeId,
-        service: &str,
-        whither: Whither,
-        policy: &Policy,
-    ) -> Option<(Instance, Vec<Waiter>)> {
-        let lookup = self.lookups.moved(service, from);
-        if !self.names.forget_at(service, from) && lookup.is_none() {
-            return None;
-        }
-        let waiters = lookup.map(|lookup| lookup.waiters).unwrap_or_default();
-        match whither {
-            // The service may even be there again.
-            Whither::There(entry) if entry.service == service => {
-                let place = Instance::of(*entry);
-                self.names.learn(service, place.clone(), policy);
-                Some((place, waiters))
-            }
-            _ => {
-                for waiter in waiters {
-                    self.lookups.look_up(out, service, waiter, alloc::vec![from]);
-                }
-                None
-            }
-        }
-    }
-
-    /// The node may have restarted, or another node may serve by now what it served: that is looked up again.
-    pub(crate) fn forget_node(&mut self, out: &mut Outbox, node: NodeId) {
-        self.names.forget_node(node);
-        self.placement.forget(node);
-        self.lookups.mover_lost(out, node);
     }
 }
 

@@ -71,14 +71,10 @@ impl Names {
         }
     }
 
-    pub(crate) fn forget(&mut self, service: &str) -> Option<Instance> {
+    pub(crate) fn forget(&mut self, service: &str) {
         self.ends.clear(service);
-        match self.entries.remove(service)? {
-            Known::At(place) => {
-                self.at.remove(&(place.node.id, service.to_string()));
-                Some(place)
-            }
-            Known::Absent(_) => None,
+        if let Some(Known::At(place)) = self.entries.remove(service) {
+            self.at.remove(&(place.node.id, service.to_string()));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::string::ToString;
 use bytes::Bytes;
-use catena_wire::{Budget, ChainId, Exception, Hash, Mode, Value};
+use catena_wire::{Budget, ChainId, Exception, Hash, Value};
 
 use super::Node;
 use crate::{
@@ -32,18 +32,12 @@ impl Node {
         input: Value,
         plan: Plan,
     ) -> Result<ChainId, Exception> {
-        let policy = &self.ground.policy;
-        let (own, all) = (self.calls.detached_for(by), self.origin.count());
-        self.ground.check_share("chains begun", by, own, all, policy.chains_started_max)?;
         let chain = ChainId { origin: self.ground.me.id, number };
-        if self.origin.awaits(chain) {
-            return Err(taken(chain));
-        }
-        let budget = plan.budget.narrowed_to(policy.budget_max);
-        let adaptive = plan.mode == Mode::Adaptive;
-        let mode = if adaptive { self.origin.choose_mode(code) } else { plan.mode };
-        self.chains.begin(&mut self.ground, by, chain, code, input, Plan { budget, mode, ..plan })?;
-        self.origin.begin(&self.ground, chain, budget.time_left_us(), adaptive.then_some((code, mode)));
+        let own = self.calls.detached_for(by);
+        let (plan, trial) = self.origin.admit(&self.ground, (by, own), chain, code, plan)?;
+        let deadline = self.ground.now.after(plan.budget.time_left_us());
+        self.chains.begin(&mut self.ground, by, chain, code, input, plan)?;
+        self.origin.begin(&self.ground, chain, deadline, trial);
         Ok(chain)
     }
 
@@ -98,10 +92,4 @@ impl Node {
         let ground = &mut self.ground;
         ground.codes.offer(&mut ground.out, ground.me.id, code, bytes, &ground.policy);
     }
-}
-
-/// The exception for a number that is in use.
-pub(super) fn taken(chain: ChainId) -> Exception {
-    let message = ["a chain of number ", &chain.number.to_string(), " is under way already; draw another"].concat();
-    Exception::new(catena_wire::names::PROTOCOL, catena_wire::Fault::Caller, message)
 }

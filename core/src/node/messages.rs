@@ -7,8 +7,6 @@ use super::Node;
 use crate::{
     Action, Receipt, Time, Urgency,
     calls::{ReplyTo, Request},
-    collections::Party,
-    memory::StepRecord,
 };
 
 impl Node {
@@ -27,7 +25,7 @@ impl Node {
             _ => ground.party_of(from.id, None),
         };
         match message {
-            Message::Hop(hop) => chains.land(ground, from, hop, true),
+            Message::Hop(hop) => chains.arrive(ground, from, hop, true),
             Message::Accepted(key) => chains.hop_accepted(ground, from, &key),
             Message::Refused(key, why) => chains.hop_refused(ground, from.id, &key, why),
             Message::Partial { key, number, value, to } => {
@@ -135,24 +133,12 @@ impl Node {
     /// The end of a branch, at its merge host, or of a chain of this node.
     fn end_came(&mut self, from: &Arc<NodeRef>, end: End) {
         let Self { chains, origin, ground, .. } = self;
-        let key = end.key.clone();
-        if end.at.is_some() {
-            return if chains.branch_ended(ground, from.id, end) {
-                self.received(from, key, Part::End)
-            };
-        }
-        let (chain, hosts) = (key.chain, origin.hosts(key.chain));
-        let awaited = origin.awaits(chain);
-        let cut = end.cut && awaited;
-        origin.on_end(ground, end);
-        // The chain may also have gone on here, after another node was taken for lost.
-        let mine = chain.origin == ground.me.id;
-        let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
-        let here = mine && ground.dedup.of_chain(chain).any(|(_, record)| runs(record));
-        if cut || (here && !origin.awaits(chain)) {
-            chains.stop(ground, Party::Own, chain, hosts);
-        } else if awaited && !origin.awaits(chain) {
-            chains.over(ground, chain);
+        let (key, hosts) = (end.key.clone(), origin.hosts(end.key.chain));
+        if end.at.is_none() {
+            let ending = origin.on_end(ground, end);
+            chains.chain_ended(ground, key.chain, ending, hosts);
+        } else if !chains.branch_ended(ground, from.id, end) {
+            return;
         }
         self.received(from, key, Part::End);
     }

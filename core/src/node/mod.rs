@@ -2,19 +2,20 @@
 
 mod begin;
 mod calls;
+mod links;
 mod messages;
+mod names;
 mod news;
 mod replies;
 mod route;
 
 use alloc::sync::Arc;
-use catena_wire::{Kinds, NodeId, NodeRef};
+use catena_wire::NodeRef;
 
 use crate::{
-    Action, Instance, Link, Policy, Time,
+    Action, Policy, Time,
     calls::Calls,
     chain::Chains,
-    directory::Known,
     ground::Ground,
     origin::Origin,
     replies::{Rights, Sets},
@@ -60,16 +61,6 @@ impl Node {
         &self.ground.me
     }
 
-    /// Offers a service of this node under `service`, with these functions, of these kinds.
-    pub fn serve<'a>(&mut self, service: &str, functions: impl IntoIterator<Item = &'a str>, kinds: Kinds) {
-        self.ground.directory.serve(service, functions, kinds);
-    }
-
-    /// Another node serves this service too, or did: a durable function of it may have done a step there.
-    pub fn note_replica(&mut self, service: &str) {
-        self.ground.directory.note_replica(service);
-    }
-
     /// Names the repository, the node that keeps functions for all. It is asked before the previous hop's node.
     pub fn set_repository(&mut self, repository: NodeRef) {
         self.ground.codes.set_repository(repository);
@@ -78,37 +69,6 @@ impl Node {
     /// There is a registry that keeps functions, to be asked when no node has one ([`Action::FetchCode`]).
     pub const fn set_registry(&mut self) {
         self.ground.codes.set_registry();
-    }
-
-    /// Learns, unasked, where a service is. Later news replaces earlier.
-    pub fn learn(&mut self, service: &str, place: Instance) {
-        let Ground { directory, policy, .. } = &mut self.ground;
-        directory.names.learn(service, place, policy);
-    }
-
-    /// Whether it is known where this service is.
-    #[must_use]
-    pub fn knows(&self, service: &str) -> bool {
-        self.place_of(service).is_some()
-    }
-
-    /// Where this service is, if that is known.
-    #[must_use]
-    pub fn place_of(&self, service: &str) -> Option<&Instance> {
-        match self.ground.directory.names.get(self.ground.now, service) {
-            Some(Known::At(place)) => Some(place),
-            _ => None,
-        }
-    }
-
-    /// This service is not at that node, or no longer: it has to be looked up again.
-    pub fn on_not_there(&mut self, service: &str, node: NodeId) {
-        self.ground.directory.names.forget_at(service, node);
-    }
-
-    /// How far a node is, as measured.
-    pub fn on_link_measured(&mut self, node: NodeId, link: Link) {
-        self.ground.directory.placement.learn_link(node, link);
     }
 
     /// Whether there is anything to do.
@@ -146,7 +106,7 @@ impl Node {
             self.rights.next_timeout(),
             self.ground.codes.next_timeout(),
             self.ground.outgoing.next_timeout(),
-            self.ground.directory.lookups.next_timeout(),
+            self.ground.directory.next_timeout(),
         ];
         timers.into_iter().flatten().min()
     }
@@ -162,7 +122,7 @@ impl Node {
             && self.calls.is_idle()
             && self.sets.count() + self.rights.count() == 0
             && self.ground.codes.is_idle()
-            && self.ground.directory.lookups.is_idle()
+            && self.ground.directory.is_idle()
             && self.ground.outgoing.is_idle()
             && self.next_due().is_none()
     }

@@ -1,13 +1,14 @@
 //! Calls that are answered many times: made, answered, delegated, and read.
 
-use alloc::{boxed::Box, string::ToString, sync::Arc, vec::Vec};
-use catena_wire::{Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome, Right, StepKey, Value, Window};
+use alloc::{string::ToString, sync::Arc, vec::Vec};
+use catena_wire::{Brought, Budget, ChainId, Exception, Message, NodeRef, Outcome, StepKey, Value};
 
-use super::{Node, begin::taken};
+use super::Node;
 use crate::{
     Gather, NotSent, Receipt, Sent, SessionId, Time, Urgency,
     calls::{ReplyTo, Request},
     collections::Party,
+    origin::taken,
     replies::Reader,
 };
 
@@ -47,20 +48,12 @@ impl Node {
 
     /// The call goes out, with the right to answer it.
     fn begin_set(&mut self, number: u128, reader: Reader, request: Request) -> Result<(), Exception> {
-        let (policy, me) = (&self.ground.policy, &self.ground.me);
-        let (own, all) = (self.sets.count_for(request.by), self.sets.count());
-        let max = policy.chains_started_max;
-        self.ground.check_share("calls with many answers", request.by, own, all, max)?;
-        let call = ChainId { origin: me.id, number };
+        let call = ChainId { origin: self.ground.me.id, number };
         if self.sets.awaits(call) || self.origin.awaits(call) {
             return Err(taken(call));
         }
-        let window = Window { replies: policy.reply_window, bytes: policy.reply_window_bytes };
-        let right = Right::root(call, (**me).clone(), window);
-        let target = [request.service.as_str(), "/", &request.function].concat();
-        self.sets.begin(&self.ground, (call, request.by), reader, target, request.budget.time_left_us(), window);
-        let reply_to = ReplyTo::Delegator(right.key.clone());
-        self.calls.dispatch(&mut self.ground, Request { reply_to, right: Some(Box::new(right)), ..request });
+        let request = self.sets.begin(&self.ground, call, reader, request)?;
+        self.calls.dispatch(&mut self.ground, request);
         Ok(())
     }
 

@@ -11,7 +11,6 @@ impl Node {
         self.ground.advance(now);
         let happened = happen(self);
         self.route();
-        self.settle_detached();
         self.note_room();
         happened
     }
@@ -49,6 +48,7 @@ impl Node {
                 Event::Read(set, count) => self.sets.on_read(ground, set, count),
                 Event::Answered { to, result, brought } => self.chains.answered(ground, &to, result, brought),
                 Event::SubChain { request, sub } => self.sub_chain(request, sub),
+                Event::DetachedEnded(ended) => self.calls.detached_ended(ground, ended),
                 Event::Unawaited(session, chain) => self.calls.let_go(session, chain),
                 Event::Abandoned(owner) => self.calls.abandon(ground, &owner),
                 Event::Unwanted(chain) => self.forget_chain(chain),

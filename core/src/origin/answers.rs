@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use catena_wire::{Branch, ChainId, LogLine, StepKey, Value};
 
 use super::{Detached, Origin, Started};
-use crate::{Action, Replied, chain::extend, collections::Taken, ground::Ground, outbox::Outbox};
+use crate::{Action, Replied, collections::Taken, console::extend, ground::Ground, outbox::Outbox};
 
 impl Origin {
     /// An intermediate answer has arrived; `room`: how many bytes may be kept for it. False if there is no room, so that it has to be sent again.

@@ -3,8 +3,12 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, End, Exception, Fault, NodeRef, Outcome, StepKey, Whereabouts, names};
 
-use super::{Detached, EndedDetached, Origin, Started, answers::show, found::Found, liveness::Silence};
-use crate::{Action, Policy, Replied, ground::Ground};
+use super::{Detached, Origin, Started, answers::show, found::Found, liveness::Silence};
+use crate::{
+    Action, Policy, Replied,
+    ground::Ground,
+    outbox::{EndedDetached, Event},
+};
 
 /// Chains whose time has come.
 #[derive(Debug, Default)]
@@ -15,6 +19,19 @@ pub(crate) struct Overdue {
     pub(crate) sought: Vec<ChainId>,
     /// Given up, with the nodes where they were last heard of: to be stopped, wherever they are.
     pub(crate) lost: Vec<(ChainId, Vec<Arc<NodeRef>>)>,
+}
+
+/// What the end of a chain was, to the origin to which it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// That of a chain which is awaited still: answers that it counts are on their way.
+    Early,
+    /// That of a chain which was cut: what is left of it is to stop.
+    Cut,
+    /// The one that was awaited.
+    Last,
+    /// That of a chain which is not awaited here, or no longer.
+    Unknown,
 }
 
 impl Started {
@@ -44,7 +61,19 @@ impl Origin {
         }
     }
 
-    pub(crate) fn on_end(&mut self, ground: &mut Ground, end: End) {
+    /// The end of a chain, or of a branch with which the whole chain ends, has come.
+    pub(crate) fn on_end(&mut self, ground: &mut Ground, end: End) -> Ending {
+        let (chain, cut, awaited) = (end.key.chain, end.cut, self.awaits(end.key.chain));
+        self.take_end(ground, end);
+        match (awaited, self.awaits(chain)) {
+            (false, _) => Ending::Unknown,
+            (true, _) if cut => Ending::Cut,
+            (true, true) => Ending::Early,
+            (true, false) => Ending::Last,
+        }
+    }
+
+    fn take_end(&mut self, ground: &mut Ground, end: End) {
         let (chain, branch) = (end.key.chain, end.key.branch.clone());
         // A branch ends at its merge host, not here, unless the whole chain ends with it.
         if !branch.is_root() && !end.cut {
@@ -97,7 +126,8 @@ impl Origin {
         match (end, detached) {
             (Replied::End { outcome, .. }, Some(detached)) => {
                 let Detached { console, heard_as, .. } = *detached;
-                self.ended.push_back(EndedDetached { chain, outcome, hops_left, console, heard_as });
+                heard_as.into_iter().for_each(|step| ground.out.ask(Action::HeardEnd(step)));
+                ground.out.tell(Event::DetachedEnded(EndedDetached { chain, outcome, hops_left, console }));
             }
             (end, _) => ground.out.ask(Action::Reply(chain, end)),
         }

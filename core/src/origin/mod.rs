@@ -7,19 +7,15 @@ mod found;
 mod liveness;
 mod trials;
 
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    vec::Vec,
-};
-use catena_wire::{Branch, ChainId, End, Hash, LogLine, Message, Mode, NodeRef, Outcome, StepKey};
+use alloc::{boxed::Box, collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
+use catena_wire::{Branch, ChainId, End, Exception, Fault, Hash, LogLine, Message, Mode, NodeRef, StepKey, names};
 
 use crate::{
-    Receipt, Time, Urgency,
-    collections::{Tally, Timers},
+    Plan, Receipt, Time, Urgency,
+    collections::{Party, Tally, Timers},
     ground::Ground,
 };
+pub(crate) use end::Ending;
 use found::Found;
 use liveness::Liveness;
 use trials::{Trial, Trials};
@@ -32,18 +28,6 @@ struct Detached {
     /// Lines shown so far, which go to the caller with the result.
     console: Vec<LogLine>,
     lines_max: usize,
-}
-
-/// A chain that ran on its own and has ended.
-#[derive(Clone, Debug)]
-pub(crate) struct EndedDetached {
-    pub(crate) chain: ChainId,
-    pub(crate) outcome: Outcome,
-    /// Hops that it did not spend.
-    pub(crate) hops_left: u32,
-    pub(crate) console: Vec<LogLine>,
-    /// The step by whose key the service was told of its answers.
-    pub(crate) heard_as: Option<StepKey>,
 }
 
 /// A chain that was begun here and has not ended.
@@ -78,7 +62,6 @@ impl Started {
 pub(crate) struct Origin {
     chains: BTreeMap<ChainId, Started>,
     timers: Timers<ChainId>,
-    ended: VecDeque<EndedDetached>,
     trials: Trials,
     /// Bytes of answers and ends that wait for answers before them.
     bytes: usize,
@@ -98,16 +81,33 @@ impl Origin {
         self.timers.next()
     }
 
-    /// The mode of the next chain of this function that is adaptive.
-    pub(crate) fn choose_mode(&mut self, code: Hash) -> Mode {
-        self.trials.choose(code)
+    /// Whether this chain may begin on behalf of `by`, of whose chains so many are under way. Returns its plan as it is to be carried out here, and the function
+    /// and mode, if how long they take is to be learned.
+    ///
+    /// # Errors
+    /// `Overloaded`, or a number that is in use.
+    pub(crate) fn admit(
+        &mut self,
+        ground: &Ground,
+        (by, own): (Party, usize),
+        chain: ChainId,
+        code: Hash,
+        plan: Plan,
+    ) -> Result<(Plan, Option<(Hash, Mode)>), Exception> {
+        ground.check_share("chains begun", by, own, self.chains.len(), ground.policy.chains_started_max)?;
+        if self.awaits(chain) {
+            return Err(taken(chain));
+        }
+        let adaptive = plan.mode == Mode::Adaptive;
+        let mode = if adaptive { self.trials.choose(code) } else { plan.mode };
+        let budget = plan.budget.narrowed_to(ground.policy.budget_max);
+        Ok((Plan { budget, mode, ..plan }, adaptive.then_some((code, mode))))
     }
 
-    /// `trial`: the function and mode, if how long they take is to be learned.
-    pub(crate) fn begin(&mut self, ground: &Ground, chain: ChainId, time_us: u64, trial: Option<(Hash, Mode)>) {
+    pub(crate) fn begin(&mut self, ground: &Ground, chain: ChainId, deadline: Time, trial: Option<(Hash, Mode)>) {
         let Ground { now, policy, me, .. } = ground;
         let started = Started {
-            deadline: now.after(time_us),
+            deadline,
             liveness: Liveness::new(now.after(policy.heartbeat_timeout_us), me),
             answers: Tally::default(),
             console: console::Console::default(),
@@ -128,10 +128,6 @@ impl Origin {
         if let Some(started) = self.chains.get_mut(&chain) {
             started.detached = Some(Box::new(Detached { heard_as, console: Vec::new(), lines_max }));
         }
-    }
-
-    pub(crate) fn take_ended(&mut self) -> Option<EndedDetached> {
-        self.ended.pop_front()
     }
 
     /// The holder of the reply set has gone: whatever still comes is dropped. False if there was nothing to forget.
@@ -197,4 +193,10 @@ impl Origin {
         }
         Some(started)
     }
+}
+
+/// The exception for a number that is in use.
+pub(crate) fn taken(chain: ChainId) -> Exception {
+    let message = ["a chain of number ", &chain.number.to_string(), " is under way already; draw another"].concat();
+    Exception::new(names::PROTOCOL, Fault::Caller, message)
 }

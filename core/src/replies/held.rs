@@ -2,12 +2,13 @@
 
 use alloc::{boxed::Box, collections::VecDeque, string::String, sync::Arc, vec::Vec};
 use catena_wire::{
-    Budget, Exception, Fate, Fault, Message, NodeId, Part, REPLIES_MAX, Replies, Right, RightEnd, StepKey, Value, names,
+    Exception, Fate, Fault, Message, NodeId, Part, REPLIES_MAX, Replies, Right, RightEnd, StepKey, Value, names,
 };
 
 use super::flow::part_of;
 use crate::{
     Policy, Receipt, Time,
+    allowance::Allowance,
     collections::{Party, Unreached},
     delivery::Parcel,
     ground::Ground,
@@ -74,8 +75,7 @@ pub(super) struct Held {
     pub(super) by: Party,
     /// The node that handed it over.
     pub(super) from: NodeId,
-    pub(super) budget: Budget,
-    pub(super) deadline: Time,
+    pub(super) budget: Allowance,
     pub(super) credentials: Option<Value>,
     /// How its function wants replies gathered, if it says so.
     pub(super) gather: Option<Gather>,
@@ -150,7 +150,7 @@ impl Held {
 
     /// What would have ended it by itself has failed. Once the deadline has passed, it counts as ended by that.
     pub(super) fn failed(&mut self, now: Time) {
-        self.late |= self.deadline <= now;
+        self.late |= self.budget.deadline() <= now;
     }
 
     /// Drops the replies that wait to be sent. Returns how many bytes they had.
@@ -161,7 +161,7 @@ impl Held {
 
     /// Ends it although it is still in use: its caller's time has run out, or its caller is gone. Returns how many bytes stay unsent.
     pub(super) fn cut_off(&mut self, now: Time) -> usize {
-        let out_of_time = self.deadline <= now;
+        let out_of_time = self.budget.deadline() <= now;
         let why = if out_of_time { not_taken() } else { caller_gone() };
         if !out_of_time {
             self.threw.get_or_insert_with(|| why.clone());
@@ -174,7 +174,7 @@ impl Held {
     }
 
     pub(super) fn next(&self) -> Time {
-        self.deadline.min(self.beat_at).min(self.flush_at.unwrap_or(self.deadline))
+        self.flush_at.into_iter().fold(self.budget.deadline().min(self.beat_at), Time::min)
     }
 }
 

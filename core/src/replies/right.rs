@@ -8,8 +8,8 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    Branch, Budget, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, NodeId, NodeRef, Right, RightEnd,
-    StepKey, Value, names,
+    Branch, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, NodeId, NodeRef, Right, RightEnd, StepKey,
+    Value, names,
 };
 
 use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};
@@ -78,14 +78,12 @@ impl Rights {
             ReplyTo::Peer { to, .. } => to.id,
             _ => ground.me.id,
         };
-        let budget = request.budget_now(ground.now);
         let beat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
         let held = Held {
             right,
             by: request.by,
             from,
-            budget,
-            deadline: ground.now.after(budget.time_left_us()),
+            budget: request.budget,
             credentials: request.credentials.clone(),
             gather: None,
             queue: VecDeque::new(),
@@ -179,8 +177,7 @@ impl Rights {
             let message = format!("one call delegates to {DELEGATES_MAX} others, which is all it may");
             return Err(Exception::new(names::LIMIT_EXCEEDED, Fault::Service, message));
         }
-        let left = Budget::new(held.deadline.since(ground.now), held.budget.hops_left());
-        let Some(left) = left.take_hop() else {
+        let Some(left) = held.budget.left(ground.now).take_hop() else {
             let why =
                 "the call has been delegated as often as its hop budget allows; give it more, or look for a circle";
             return Err(Exception::new(names::HOP_BUDGET_EXCEEDED, Fault::Service, why));
@@ -188,13 +185,13 @@ impl Rights {
         // The hops of a call bound how much it may delegate in all. The first delegation gets half of what is left, the second a third, and so on: a budget of
         // 2,000 is enough for a circle of ten, or for 78 side by side.
         let lent = left.hops_left() / (u32::from(number) + 1);
-        held.budget = left.without_hops(lent);
+        held.budget.set(ground.now, left);
+        let budget = held.budget.lend(ground.now, lent);
         if right.caller.address.is_none() && right.entry.is_none() && held.from == right.caller.id {
             right.entry = Some((*ground.me).clone());
         }
         held.children.push(Child { target: [service, "/", function].concat(), fate: None });
         let reply_to = ReplyTo::Delegator(right.key.clone());
-        let budget = Budget::new(left.time_left_us(), lent);
         let request = Request::new(held.by, reply_to, service.into(), function.into(), params, ground.now, budget);
         let (credentials, right) = (held.credentials.clone(), Some(Box::new(right)));
         ground.out.tell(Event::Call(Request { credentials, right, ..request }));
@@ -335,7 +332,7 @@ impl Rights {
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
         while let Some(key) = self.timers.take_due(ground.now) {
             let Some(held) = self.held.get_mut(&key) else { continue };
-            if held.deadline <= ground.now || held.unreached.is_for_long(ground.now, &ground.policy) {
+            if held.budget.deadline() <= ground.now || held.unreached.is_for_long(ground.now, &ground.policy) {
                 self.expire(ground, &key);
                 continue;
             }
@@ -374,7 +371,7 @@ impl Rights {
         if now && !held.queue.is_empty() {
             self.bytes -= held.queue_bytes;
             while let Some((first, values)) = held.take_batch() {
-                send_replies(ground, &held.right, held.deadline, first, values);
+                send_replies(ground, &held.right, held.budget.deadline(), first, values);
             }
             self.bursts.remove(key);
             held.flush_at = None;
@@ -399,7 +396,7 @@ impl Rights {
         let delegated =
             held.children.into_iter().filter_map(|child| Some(Delegated { target: child.target, fate: child.fate? }));
         let delegated: Vec<Delegated> = delegated.collect();
-        let (right, until) = (held.right, held.deadline);
+        let (right, until) = (held.right, held.budget.deadline());
         let late = held.late && !bug!(ground.policy, LateNotTold);
         let ended = || Ended { right: right.clone(), until, delegated: delegated.clone(), late };
         self.ended.entry(ground.clock.now(), held.by, key.clone(), ground.policy.rights_max, ended);
@@ -439,7 +436,10 @@ fn too_large(number: u32, bytes: u64, bytes_max: u64) -> Exception {
 mod tests {
     use catena_wire::Window;
 
-    use super::{super::testing::node, *};
+    use super::{
+        super::testing::{node, request},
+        *,
+    };
 
     #[test]
     fn a_link_that_breaks_and_a_call_that_is_stopped_concern_their_own_rights_only() {
@@ -450,18 +450,7 @@ mod tests {
         for caller in 10..10 + CALLERS {
             for number in 0..3 {
                 let right = Right::root(call(caller, number), (*node(caller)).clone(), Window { replies: 1, bytes: 1 });
-                let reply_to = ReplyTo::Peer { to: node(2), id: 1 };
-                let (service, function) = ("s".into(), "f".into());
-                let budget = Budget::new(60_000_000, 1);
-                let request = Request::new(
-                    Party::Node(NodeId(2)),
-                    reply_to,
-                    service,
-                    function,
-                    Value::null(),
-                    ground.now,
-                    budget,
-                );
+                let request = request(&ground, ReplyTo::Peer { to: node(2), id: 1 });
                 rights.hold(&mut ground, &request, right).unwrap();
             }
         }

@@ -1,14 +1,14 @@
 //! The caller's side: what has come of each call that is answered many times, and whether that is everything.
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
     format,
-    string::String,
     sync::Arc,
 };
 use catena_wire::{
-    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, NodeId, NodeRef, Replies, RightEnd, StepKey, Value, Window,
-    names,
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, NodeId, NodeRef, Replies, Right, RightEnd, StepKey, Value,
+    Window, names,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Action, Replied, Time, Urgency,
-    calls::Owner,
+    calls::{Owner, ReplyTo, Request},
     collections::{Party, Shares, Tally, Timers},
     ground::Ground,
     outbox::Event,
@@ -47,10 +47,6 @@ impl Sets {
         self.sets.get(&call).map_or(Party::Own, |set| set.by)
     }
 
-    pub(crate) fn count_for(&self, by: Party) -> usize {
-        self.shares.of(by)
-    }
-
     /// Bytes of replies that wait for earlier ones. Those handed out are counted by whoever holds them.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
@@ -64,17 +60,22 @@ impl Sets {
         self.sets.contains_key(&call)
     }
 
-    /// A call goes out for this party, together with the right to answer it.
+    /// A call is about to go out. Returns it with the right to answer it.
+    ///
+    /// # Errors
+    /// `Overloaded`.
     pub(crate) fn begin(
         &mut self,
         ground: &Ground,
-        (call, by): (ChainId, Party),
+        call: ChainId,
         reader: Reader,
-        target: String,
-        time_us: u64,
-        window: Window,
-    ) {
-        let deadline = ground.now.after(time_us);
+        request: Request,
+    ) -> Result<Request, Exception> {
+        let (policy, by, deadline) = (&ground.policy, request.by, request.budget.deadline());
+        let (own, all) = (self.shares.of(by), self.sets.len());
+        ground.check_share("calls with many answers", by, own, all, policy.chains_started_max)?;
+        let window = Window { replies: policy.reply_window, bytes: policy.reply_window_bytes };
+        let target = [request.service.as_str(), "/", &request.function].concat();
         let mut set = Set {
             by,
             reader,
@@ -95,6 +96,8 @@ impl Sets {
         self.timers.set(call, deadline);
         self.shares.add(by);
         self.sets.insert(call, set);
+        let right = Right::root(call, (*ground.me).clone(), window);
+        Ok(Request { reply_to: ReplyTo::Delegator(right.key.clone()), right: Some(Box::new(right)), ..request })
     }
 
     /// The call was taken over, or no node takes it.
@@ -394,7 +397,10 @@ fn too_many_rights() -> Exception {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
-    use super::{super::testing::node, *};
+    use super::{
+        super::testing::{node, request},
+        *,
+    };
     use crate::Policy;
 
     #[test]
@@ -403,15 +409,8 @@ mod tests {
         let mut sets = Sets::default();
         let key = |number| StepKey { chain: ChainId { origin: NodeId(1), number }, branch: Branch::root(), step: 0 };
         for number in 0..100 {
-            let window = Window { replies: 1, bytes: 1 };
-            sets.begin(
-                &ground,
-                (key(number).chain, Party::Node(NodeId(1))),
-                Reader::User,
-                String::new(),
-                60_000_000,
-                window,
-            );
+            let call = key(number).chain;
+            sets.begin(&ground, call, Reader::User, request(&ground, ReplyTo::Nobody(call))).unwrap();
             sets.handed(&mut ground, &key(number), Ok(node(number as u64 % 50 + 10)));
         }
         let looked_at = |sets: &Sets, node| by_way(&sets.by_way, NodeId(node)).count();

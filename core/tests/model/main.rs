@@ -20,6 +20,9 @@ mod migration;
 mod setup;
 mod setups;
 mod shell;
+#[cfg(feature = "seeded-bugs")]
+#[path = "../common/shown_by.rs"]
+mod shown_by;
 mod walk;
 mod world;
 

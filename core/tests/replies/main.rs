@@ -16,6 +16,9 @@ mod flow;
 mod promises;
 mod reader;
 mod seeds;
+#[cfg(feature = "seeded-bugs")]
+#[path = "../common/shown_by.rs"]
+mod shown_by;
 mod tree;
 mod walk;
 mod world;

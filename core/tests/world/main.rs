@@ -19,6 +19,9 @@ mod record;
 mod seeds;
 mod services;
 mod shell;
+#[cfg(feature = "seeded-bugs")]
+#[path = "../common/shown_by.rs"]
+mod shown_by;
 mod sim;
 mod solo;
 mod state;

@@ -131,7 +131,7 @@ impl Audit<'_> {
     fn misnamed(&self) -> usize {
         let is_own = |call: &Call, run: &Run| {
             run.key.as_ref().is_some_and(|(chain, branch, step)| {
-                (branch, *step) == (&call.branch, call.step) && (chain == &self.ended.id) == call.apart.is_none()
+                (branch, *step) == (&call.branch, call.step) && (chain == &self.ended.id) == call.detached.is_none()
             })
         };
         self.effects(|place, _| !self.runs(place).iter().all(|run| is_own(&self.course.0[place], run)))
@@ -221,7 +221,7 @@ impl Audit<'_> {
 
     /// The creator of the sub-chain on its own that made this call, if one did; the inner option: its node, if it is known.
     fn creator(&self, call: &Call) -> Option<Option<usize>> {
-        call.apart.map(|sub| node::number_of(&self.course.0[sub].service))
+        call.detached.map(|sub| node::number_of(&self.course.0[sub].service))
     }
 
     fn deadline_ms(&self) -> u64 {

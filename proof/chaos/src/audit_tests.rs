@@ -147,7 +147,7 @@ fn time_for_which_nodes_were_gone_does_not_count() {
 #[test]
 fn a_sub_chain_on_its_own_whose_creator_died_ends_with_its_budget() {
     let mut ended = three(Function::Take, cancelled());
-    ended.plan.apart = true;
+    ended.plan.detached = true;
     ended.plan.input.steps = vec![Step::Sub { service: "effects.3".into(), steps: ended.plan.input.steps }];
     let mut late = effects(&[0], END_MS + 2_500);
     late.get_mut(&(7, 0)).unwrap()[0].key = Some(("other".into(), String::new(), 1));

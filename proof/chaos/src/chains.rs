@@ -41,7 +41,7 @@ pub(crate) struct Ended {
 
 /// Runs one chain to its end.
 pub(crate) async fn one(origin: &Origin<'_>, kind: Kind, chain: usize, plan: Plan) -> Result<Ended, Failure> {
-    let enough = RunOptions { timeout: TIMEOUT, compose: !plan.apart, mode: plan.mode, ..RunOptions::default() };
+    let enough = RunOptions { timeout: TIMEOUT, compose: !plan.detached, mode: plan.mode, ..RunOptions::default() };
     let hops_max = if plan.short_of_hops { plan.input.steps.len() as u32 - 1 } else { enough.hops_max };
     let options = RunOptions { hops_max, ..enough };
     let (began_ms, mut id, mut answers) = (now_ms(), String::new(), Vec::new());

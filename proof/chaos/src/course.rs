@@ -29,7 +29,7 @@ pub(crate) struct Call {
     /// All places that were passed before this call was made.
     pub(crate) before: BTreeSet<usize>,
     /// The call whose answer was the sub-chain that makes this call, if that sub-chain runs on its own.
-    pub(crate) apart: Option<usize>,
+    pub(crate) detached: Option<usize>,
     /// Made beside others: if one of those fails, nobody waits for this one any more.
     pub(crate) beside: bool,
     /// Made by the chain's own function, which the origin hears.
@@ -60,7 +60,7 @@ struct Lane {
     branch: String,
     step: u32,
     splits: usize,
-    apart: Option<usize>,
+    detached: Option<usize>,
     /// The innermost call that was answered with a sub-chain.
     sub: Option<usize>,
     beside: bool,
@@ -70,7 +70,7 @@ struct Lane {
 impl Course {
     pub(crate) fn of(plan: &Plan) -> Self {
         let mut course = Self::default();
-        let mut lane = Lane { composes: !plan.apart, ..Lane::default() };
+        let mut lane = Lane { composes: !plan.detached, ..Lane::default() };
         course.row(&plan.input.steps, &mut lane, BTreeSet::new());
         course
     }
@@ -109,7 +109,7 @@ impl Course {
                 }
                 // A chain of its own, with its own numbers; what it calls joins it.
                 let mut own = Lane {
-                    apart: lane.apart.or(Some(place)),
+                    detached: lane.detached.or(Some(place)),
                     sub: Some(place),
                     beside: lane.beside,
                     composes: true,
@@ -145,7 +145,7 @@ impl Course {
     /// An exception of a sub-chain names the call that it answers.
     fn throw(&mut self, lane: &Lane, mut passed: BTreeSet<usize>) -> BTreeSet<usize> {
         let place = self.place(What::Throw, "", lane, &passed);
-        if let Some(named) = lane.apart.or(lane.sub) {
+        if let Some(named) = lane.detached.or(lane.sub) {
             let (branch, step) = (self.0[named].branch.clone(), self.0[named].step);
             self.0[place] = Call { branch, step, ..self.0[place].clone() };
         }
@@ -160,7 +160,7 @@ impl Course {
             branch: lane.branch.clone(),
             step: lane.step,
             before: passed.clone(),
-            apart: lane.apart,
+            detached: lane.detached,
             beside: lane.beside,
             own: lane.sub.is_none(),
         });
@@ -190,7 +190,7 @@ impl Course {
     /// got, a failure does not say.
     fn told_by_failure(&self, why: &Exception, failed: usize, place: usize) -> Told {
         let after = self.0[place].before.contains(&failed);
-        let within = self.0[failed].what == What::Sub && self.0[place].apart == Some(failed);
+        let within = self.0[failed].what == What::Sub && self.0[place].detached == Some(failed);
         match () {
             () if self.0[failed].before.contains(&place) => Told::Done,
             // An exception without a target is the function's own: its last step was done.
@@ -223,7 +223,7 @@ impl Course {
     fn of_any_branch(&self, why: &Exception) -> Vec<usize> {
         let is_it = |place: &usize| {
             let call = &self.0[*place];
-            call.what != What::Throw && call.apart.is_none() && call.step == why.step && self.is_target(*place, why)
+            call.what != What::Throw && call.detached.is_none() && call.step == why.step && self.is_target(*place, why)
         };
         (0..self.0.len()).filter(is_it).collect()
     }
@@ -239,7 +239,7 @@ impl Course {
             // An unknown outcome names the step, and, instead of the function, whose chain threw.
             _ if why.unknown && function.is_empty() => true,
             What::Effect { function: planned, .. } => target == service && function == planned.name(),
-            What::Sub if self.0.iter().any(|call| call.apart == Some(place)) => true,
+            What::Sub if self.0.iter().any(|call| call.detached == Some(place)) => true,
             What::Sub => target == service && ["sub", ""].contains(&function),
             What::Split => function == "split",
             What::Throw => false,

@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     /// Services answer with chains, which join the chain that called.
     Composed,
     /// The same, with composition off.
-    Apart,
+    Detached,
     /// Calls side by side.
     Beside,
     /// Cancelled on its way.
@@ -116,17 +116,17 @@ impl Draw {
         let steps = match kind {
             Kind::Throwing => self.throwing(),
             Kind::Split => vec![self.split(), self.effect()],
-            Kind::Composed | Kind::Apart => vec![self.effect(), self.sub(), self.effect()],
+            Kind::Composed | Kind::Detached => vec![self.effect(), self.sub(), self.effect()],
             Kind::Beside => vec![self.beside(), self.effect()],
             Kind::Cancelled => return self.cancelled(),
             Kind::Mixed => (0..self.rng.range(2, 5)).map(|_| self.any()).collect(),
             _ => self.row(1, 6),
         };
-        let apart = kind == Kind::Apart || matches!(kind, Kind::Mixed | Kind::Throwing) && self.rng.below(4) == 0;
+        let detached = kind == Kind::Detached || matches!(kind, Kind::Mixed | Kind::Throwing) && self.rng.below(4) == 0;
         let is_row = steps.iter().all(|step| matches!(step, Step::Effect { .. }));
         // One that follows a service needs a hop for that.
         let short_of_hops = is_row && kind != Kind::Moving && self.rng.below(8) == 0;
-        Plan { apart, mode: kind.mode(), short_of_hops, ..self.within(steps) }
+        Plan { detached, mode: kind.mode(), short_of_hops, ..self.within(steps) }
     }
 
     /// In the function itself, in a sub-chain, or in a branch.
@@ -150,7 +150,7 @@ impl Draw {
             _ => self.row(low, high),
         };
         let after = Duration::from_millis(self.rng.range(0, CANCELLED_AFTER_MS_MAX));
-        Plan { apart: self.rng.below(2) == 0, cancelled_after: Some(after), ..self.within(steps) }
+        Plan { detached: self.rng.below(2) == 0, cancelled_after: Some(after), ..self.within(steps) }
     }
 
     fn within(&mut self, steps: Vec<Step>) -> Plan {

@@ -103,23 +103,23 @@ impl<'c> Mover<'c> {
     pub(crate) async fn place(client: &'c Client, seed: u64, nodes: usize) -> Self {
         let moving = |number| Moving { name: name(number), rng: Rng::new(!seed ^ number as u64), at: None };
         let mut mover = Self { client, nodes, services: (0..MOVERS).map(moving).collect() };
-        let (services, asker) = (&mut mover.services, Asker { client, nodes });
-        join_all(services.iter_mut().map(|service| asker.place(service))).await;
+        let (services, hosts) = (&mut mover.services, Hosts { client, nodes });
+        join_all(services.iter_mut().map(|service| hosts.place(service))).await;
         mover
     }
 
     /// Moves them, each on its own, until it is told to stop; says how often one has moved.
     pub(crate) async fn move_on(self, stop: &watch::Receiver<bool>) -> usize {
-        let asker = Asker { client: self.client, nodes: self.nodes };
-        let asker = &asker;
+        let hosts = Hosts { client: self.client, nodes: self.nodes };
+        let hosts = &hosts;
         let moving = self.services.into_iter().map(|mut service| {
             let mut stop = stop.clone();
             async move {
                 let mut moved = 0;
                 while timeout(MOVED_EVERY, stop.wait_for(|stop| *stop)).await.is_err() {
                     match service.at {
-                        Some(from) => moved += usize::from(asker.step(&mut service, from).await),
-                        None => asker.place(&mut service).await,
+                        Some(from) => moved += usize::from(hosts.step(&mut service, from).await),
+                        None => hosts.place(&mut service).await,
                     }
                 }
                 moved
@@ -129,12 +129,13 @@ impl<'c> Mover<'c> {
     }
 }
 
-struct Asker<'c> {
+/// The nodes between which services move, and the client that asks them to.
+struct Hosts<'c> {
     client: &'c Client,
     nodes: usize,
 }
 
-impl Asker<'_> {
+impl Hosts<'_> {
     async fn step(&self, service: &mut Moving, from: usize) -> bool {
         let to = (from + 1 + service.rng.below(self.nodes.saturating_sub(1))) % self.nodes;
         let moved = self.ask::<_, ()>(from, "move", &(&service.name, to), MOVE_MAX).await.is_some();

@@ -77,7 +77,7 @@ pub(crate) struct Input {
 pub(crate) struct Plan {
     pub(crate) input: Input,
     /// Sub-chains run on their own.
-    pub(crate) apart: bool,
+    pub(crate) detached: bool,
     /// Where the function runs.
     pub(crate) mode: Mode,
     /// It has one call less than it needs.

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use catena::Client;
+use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{chains::TIMEOUT, node::service_name, patience::within};
@@ -44,17 +45,18 @@ pub(crate) async fn wait(client: &Client, nodes: usize) -> Left {
 
 /// Of the nodes at which something is under way.
 async fn all_loads(client: &Client, nodes: usize) -> Vec<Load> {
-    let mut loads = Vec::new();
-    for node in 0..nodes {
-        let service = service_name(node);
-        let asked = client.call::<_, (usize, usize, usize)>(&service, "load", &());
-        match timeout(ANSWER_MAX, asked).await {
-            Ok(Ok((0, 0, 0))) => {}
-            Ok(Ok((chains, calls, functions))) => loads.push(Load::Said { node, chains, calls, functions }),
-            Ok(Err(_)) | Err(_) => loads.push(Load::Silent { node }),
-        }
+    join_all((0..nodes).map(|node| load(client, node))).await.into_iter().flatten().collect()
+}
+
+/// Of a node; `None` if nothing is under way there.
+async fn load(client: &Client, node: usize) -> Option<Load> {
+    let service = service_name(node);
+    let asked = client.call::<_, (usize, usize, usize)>(&service, "load", &());
+    match timeout(ANSWER_MAX, asked).await {
+        Ok(Ok((0, 0, 0))) => None,
+        Ok(Ok((chains, calls, functions))) => Some(Load::Said { node, chains, calls, functions }),
+        Ok(Err(_)) | Err(_) => Some(Load::Silent { node }),
     }
-    loads
 }
 
 impl Left {

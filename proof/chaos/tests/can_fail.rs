@@ -1,5 +1,5 @@
 //! Nodes that make a mistake on purpose are found out, by every kind of chain: a tester that cannot fail proves nothing.
-//! Mistakes of the protocol itself need a build of their own: `tools/chaos.sh bugs`.
+//! Mistakes of the protocol itself need a build of their own: `make chaos-bugs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -18,11 +18,11 @@ fn found(flaw: &str, chosen: &[&str]) -> Ran {
 
 const KINDS: [&str; 15] = [
     "adaptive",
-    "apart",
     "beside",
     "cancelled",
     "composed",
     "delegated",
+    "detached",
     "dropped",
     "durable",
     "interactive",

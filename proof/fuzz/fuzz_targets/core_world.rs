@@ -60,7 +60,7 @@ enum Operation {
 struct Shape {
     branch: u8,
     stack: u8,
-    gather: u8,
+    branches: u8,
     mode: u8,
     compose: bool,
     listener: u8,
@@ -156,10 +156,10 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         at: StepKey { branch: parent, step: key.step / 2, ..key.clone() },
         listener: listener(shape.listener),
     });
-    let gather = u16::from(if shape.gather > 200 { shape.gather % 4 } else { 0 });
+    let branches = u16::from(if shape.branches > 200 { shape.branches % 4 } else { 0 });
     Box::new(Hop {
         key,
-        age_us: u64::from(shape.gather) * 1_000_000,
+        age_us: u64::from(shape.branches) * 1_000_000,
         budget: Budget::new(1_000_000 * u64::from(hops), u32::from(hops)),
         service: service(target),
         function: "f".into(),
@@ -181,9 +181,9 @@ fn hop(chain: u8, step: u8, target: u8, emitted: u8, hops: u8, shape: &Shape) ->
         trace: Some(Vec::new()),
         console: Vec::new(),
         continuation_bytes: 0,
-        splits: gather,
+        splits: branches,
         merge,
-        gather,
+        branches,
         merged: Vec::new(),
         console_told: edge(emitted),
         limits: StepLimits::UNCHANGED,

@@ -40,6 +40,11 @@ pub(crate) fn faults(root: &Path, files: &[PathBuf]) -> Result<Vec<String>> {
     Ok(faults)
 }
 
+/// What stands in backticks in a line.
+pub(crate) fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
 /// The page that a link leads to, or why it leads nowhere.
 fn leads_to(root: &Path, from: &Path, link: &str) -> Result<PathBuf, String> {
     let (path, heading) = link.split_once('#').map_or((link, None), |(path, heading)| (path, Some(heading)));

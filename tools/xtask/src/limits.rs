@@ -1,12 +1,14 @@
-//! Part of `tidy`: the numbers on the page of limits are those of the code. What is no plain number, or no constant and no default of a section that
-//! is named here, is left to its reader.
+//! Part of `tidy`: the numbers on the page of limits are those of the code, and constants that it names exist. What is no plain number, or no constant and no
+//! default of a section that is named here, is left to its reader.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
 };
 
 use wasmtime::{Result, error::Context as _};
+
+use crate::docs::quoted;
 
 const PAGE: &str = "docs/src/limits.md";
 
@@ -19,15 +21,20 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("## Of the links", "net/src/config.rs"),
 ];
 
+/// How a name in capitals ends that must be a constant: others may be names of exceptions.
+const ENDINGS: [&str; 3] = ["_MAX", "_MIN", "_PART"];
+
 /// The values of each name: of a constant there may be several.
 type Numbers = HashMap<String, Vec<u64>>;
 
 /// What is wrong, each with its line. `sources` are seen from `root`.
 pub(crate) fn faults(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
     let read = |file: &Path| std::fs::read_to_string(root.join(file)).with_context(|| file.display().to_string());
-    let mut constants = Numbers::new();
+    let (mut constants, mut names) = (Numbers::new(), HashSet::new());
     for file in sources.iter().filter(|file| !file.components().any(|part| part.as_os_str() == "tests")) {
-        note(&mut constants, constants_of(&read(file)?));
+        let source = read(file)?;
+        note(&mut constants, constants_of(&source));
+        names.extend(source.lines().filter_map(constant).map(|(name, _)| name.to_owned()));
     }
     let page = read(Path::new(PAGE))?;
     let (mut faults, mut defaults) = (Vec::new(), Numbers::new());
@@ -41,6 +48,7 @@ pub(crate) fn faults(root: &Path, sources: &[PathBuf]) -> Result<Vec<String>> {
         faults.extend(
             wrong_in(line, &constants, &defaults).map(|name| format!("{PAGE}:{number}: not the number of {name}")),
         );
+        faults.extend(unknown_in(line, &names).map(|name| format!("{PAGE}:{number}: no constant is called {name}")));
     }
     Ok(faults)
 }
@@ -53,20 +61,33 @@ fn note<'a>(numbers: &mut Numbers, found: impl Iterator<Item = (&'a str, u64)>) 
 fn wrong_in<'a>(row: &'a str, constants: &'a Numbers, defaults: &'a Numbers) -> impl Iterator<Item = &'a str> {
     let (names, told) = row.strip_prefix('|').and_then(|row| row.split_once('|')).unwrap_or_default();
     // A part of something is told in words.
-    let names = names.split('`').skip(1).step_by(2).filter(|name| !name.ends_with("_PART"));
+    let names = quoted(names).filter(|name| !name.ends_with("_PART"));
     names.filter(move |name| {
         let values = constants.get(*name).or_else(|| defaults.get(*name));
         values.is_some_and(|values| !values.iter().any(|value| written(name, *value).any(|way| has_number(told, &way))))
     })
 }
 
+/// Names of constants in a line of the page that no constant has.
+fn unknown_in<'a>(line: &'a str, constants: &'a HashSet<String>) -> impl Iterator<Item = &'a str> {
+    let is_in_capitals =
+        |name: &str| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let names = quoted(line).filter(move |name| is_in_capitals(name) && ENDINGS.iter().any(|end| name.ends_with(end)));
+    names.filter(|name| !constants.contains(*name))
+}
+
 /// `const NAME: type = number;`
 fn constants_of(source: &str) -> impl Iterator<Item = (&str, u64)> {
     source.lines().filter_map(|line| {
-        let (_, rest) = line.split_once("const ")?;
-        let ((name, _), (_, value)) = (rest.split_once(':')?, rest.split_once(" = ")?);
+        let (name, rest) = constant(line)?;
+        let (_, value) = rest.split_once(" = ")?;
         Some((name, number(value.split_once(';')?.0)?))
     })
+}
+
+/// The name of the constant that a line declares, and what follows the name.
+fn constant(line: &str) -> Option<(&str, &str)> {
+    line.split_once("const ")?.1.split_once(':')
 }
 
 /// `name: number,`, from the first `fn default` on.
@@ -143,5 +164,18 @@ mod tests {
             ["bytes_max", "span_us"]
         );
         assert_eq!(wrong("What `A_MAX` says, and | `x` | of no table"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_constant_that_is_named_and_does_not_exist_is_found() {
+        let source = "/// Doc.\npub(crate) const A_MAX: usize = 32_768;\n    const B_MIN: Duration = Duration::from_secs(1);\nconst fn c() {}";
+        let names: HashSet<_> = source.lines().filter_map(constant).map(|(name, _)| name.to_owned()).collect();
+        let unknown = |line| unknown_in(line, &names).collect::<Vec<_>>();
+        assert_eq!(unknown("| `A_MAX`, `B_MIN` of `a/src/b.rs` | answers | 32,768 |"), Vec::<&str>::new());
+        assert_eq!(unknown("| `A_MIN`, `B_MIN` | `GONE_PART` | `C_2_MAX` |"), ["A_MIN", "GONE_PART", "C_2_MAX"]);
+        assert_eq!(
+            unknown("What `gone_max` says, GONE_MAX and `GONE_US`, `FILES_BUSY`, `Gone::MAX`"),
+            Vec::<&str>::new()
+        );
     }
 }

@@ -8,6 +8,7 @@ mod header;
 mod limits;
 mod lock;
 mod modules;
+mod named;
 mod quickjs;
 mod stamp;
 mod tidy;

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use wasmtime::{Result, bail, error::Context as _};
 
-use crate::{docs, header, limits, modules};
+use crate::{docs, header, limits, modules, named};
 
 /// Which of the house's crates each crate may use: the seams, from top to bottom.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -115,6 +115,9 @@ const UNSAFE_LEAVES: &[&str] = &[
 const CODE_LINES_MAX: &[(&str, &str, usize)] =
     &[("sdk/java/jetty/src/main/*.java", "Measured.java", 400), ("apps/web/examples/mounted.rs", "", 50)];
 
+/// Files of which each may have so many lines. A node only routes events to its parts: a file there that grows does the work of a part.
+const FILE_LINES_MAX: &[(&str, usize)] = &[("core/src/node/*.rs", 200)];
+
 /// Crates that must build where there is no operating system and no standard library.
 const NO_STD: [&str; 2] = ["catena-wire", "catena-core"];
 
@@ -127,6 +130,7 @@ pub(crate) fn tidy() -> Result<()> {
     faults.extend(modules::faults(&root, "core/src", &files(&root, "core/src/*.rs")?)?);
     faults.extend(docs::faults(&root, &files(&root, "*.md")?)?);
     faults.extend(limits::faults(&root, &files(&root, "*.rs")?)?);
+    faults.extend(named::faults(&root, &files(&root, "*.rs")?)?);
     faults.extend(header::faults(&root)?);
     faults.extend(too_long(&root)?);
     for name in ["wire", "core"] {
@@ -142,7 +146,7 @@ pub(crate) fn tidy() -> Result<()> {
     }
     without_std(&root)?;
     eprintln!(
-        "tidy: dependencies point one way, the files of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere, limits are told as they are, what was promised to be small is"
+        "tidy: dependencies point one way, the files of core too, wire and core build without std, unsafe stays in its leaves, links lead somewhere, limits are told as they are, tests that are named exist, what was promised to be small is"
     );
     Ok(())
 }
@@ -222,6 +226,18 @@ fn too_long(root: &Path) -> Result<Vec<String>> {
         let lines: usize = texts.iter().map(|text| code_lines(text)).sum();
         if !(1..=*lines_max).contains(&lines) {
             faults.push(format!("{pattern} has {lines} lines of code; 1 to {lines_max} were promised"));
+        }
+    }
+    for (pattern, lines_max) in FILE_LINES_MAX {
+        let counted = files(root, pattern)?;
+        if counted.is_empty() {
+            faults.push(format!("there is no {pattern}"));
+        }
+        for file in counted {
+            let lines = std::fs::read_to_string(root.join(&file))?.lines().count();
+            if lines > *lines_max {
+                faults.push(format!("{} has {lines} lines; {lines_max} were promised", file.display()));
+            }
         }
     }
     Ok(faults)

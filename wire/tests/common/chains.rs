@@ -116,7 +116,7 @@ pub(crate) fn hop() -> impl Strategy<Value = Hop> {
             )| {
                 let (key, age_us, budget, service, function, params, call) = what;
                 let (code, header, stack, emitted, heartbeat_in_us) = whose;
-                let (splits, merge, gather, merged) = split;
+                let (splits, merge, branches, merged) = split;
                 let continuation = tail.0;
                 Hop {
                     key,
@@ -137,7 +137,7 @@ pub(crate) fn hop() -> impl Strategy<Value = Hop> {
                     continuation_bytes: continuation.len() as u32,
                     splits,
                     merge,
-                    gather,
+                    branches,
                     merged,
                     console_told,
                     limits,

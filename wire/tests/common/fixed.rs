@@ -82,7 +82,7 @@ pub(crate) fn hop_of() -> Hop {
             at: StepKey { branch: branch_of(&[1]), ..key_of(2) },
             listener: Listener::Creator(node_of("mtv"), 2),
         }),
-        gather: 2,
+        branches: 2,
         merged: vec![BranchCount { branch: branch_of(&[1, 2, 3]), emitted: 7 }],
         console_told: 1,
         limits: StepLimits { memory_bytes_max: Some(1 << 20), ..StepLimits::UNCHANGED },

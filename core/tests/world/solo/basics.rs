@@ -102,7 +102,7 @@ fn a_step_that_was_refused_stays_refused() {
 #[test]
 fn a_lost_tail_of_a_repeated_hop_does_not_end_the_chain() {
     let mut node = node(Policy::default());
-    landed(&mut node, hop(1, 1));
+    arrived(&mut node, hop(1, 1));
     let repeated = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
     node.on_tail(NOW, &repeated, None);
     assert!(sent(&actions(&mut node)).iter().all(|(_, message, _)| matches!(message, Message::Accepted(_))));
@@ -186,7 +186,7 @@ fn counters_at_their_end_do_not_overflow() {
     let mut node = node(Policy::default());
     let mut last = hop(1, u32::MAX - 1);
     last.emitted = u32::MAX;
-    let session = landed(&mut node, last);
+    let session = arrived(&mut node, last);
     let emits = vec![Value::null(), Value::null()];
     let calls = vec![call(0, "here"), call(1, "here")];
     node.on_turn(NOW, session, Ok(Turn { emits, calls, ..Turn::default() }), u64::MAX);
@@ -397,7 +397,7 @@ fn timers_of_no_length_let_go() {
 fn a_step_is_forgotten_after_a_while_and_not_before() {
     let policy = Policy { step_record_ttl_us: 1_000_000, link_silence_us_max: 100_000, ..Policy::default() };
     let mut node = node(policy);
-    let session = landed(&mut node, hop(1, 1));
+    let session = arrived(&mut node, hop(1, 1));
     let end = Turn { end: Some(Ok(Value::null())), ..Turn::default() };
     node.on_turn(NOW, session, Ok(end), 1);
     actions(&mut node);

@@ -181,7 +181,7 @@ fn lines_that_come_while_branches_are_under_way_take_nothing_from_these() {
 #[test]
 fn a_chain_for_which_there_is_no_room_leaves_its_call_unknown_whose_function_has_run() {
     let mut node = node(Policy { activations_max: 1, ..Policy::default() });
-    landed(&mut node, hop(2, 1));
+    arrived(&mut node, hop(2, 1));
     node.on_message(NOW, &node_ref(3), keyed(1));
     let ticket = ticket_of(&actions(&mut node)).unwrap();
     node.on_service_done(NOW, ticket, answering(None), 1);

@@ -43,7 +43,7 @@ fn a_step_that_is_not_of_the_chain_it_claims_to_be_of_is_refused() {
             "a branch of another branch's parent",
             Hop { key: of(&honest, &[1, 1]), merge: merge(of(&honest, &[2])), ..fresh() },
         ),
-        ("more branches than were ever numbered", Hop { gather: 3, splits: 2, ..fresh() }),
+        ("more branches than were ever numbered", Hop { branches: 3, splits: 2, ..fresh() }),
     ];
     for (what, hop) in hops {
         assert!(refused(&mut node, hop), "{what}");
@@ -70,22 +70,52 @@ fn answers_for_a_chain_of_another_origin_are_dropped() {
 }
 
 #[test]
+fn a_sign_of_life_of_another_chain_branch_or_step_releases_no_hop() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    let mine = key(chain, 1);
+    let heard = |node: &mut Node, key: &StepKey| {
+        let partial = Message::Partial { key: key.clone(), number: 0, value: Value::null(), to: 0 };
+        let beat = Message::Heartbeat(key.clone(), (*node_ref(3)).clone(), Vec::new());
+        for message in [beat, partial] {
+            node.on_message(NOW, &node_ref(3), message);
+        }
+        actions(node);
+        node.load().0
+    };
+    let others = [
+        ("the number before", key(ChainId { number: chain.number - 1, ..chain }, 1)),
+        ("the number after", key(ChainId { number: chain.number + 1, ..chain }, 1)),
+        ("another origin", key(ChainId { origin: NodeId(9), ..chain }, 1)),
+        ("another branch", StepKey { branch: branch(&[1]), ..mine.clone() }),
+        ("the step before", key(chain, 0)),
+    ];
+    for (what, other) in others {
+        assert_eq!(heard(&mut node, &other), 1, "{what}");
+    }
+    node.on_link_lost(NOW, NodeId(2), false);
+    let again = sent(&actions(&mut node));
+    assert!(matches!(&again[..], [(NodeId(2), Message::Hop(hop), _)] if hop.key == mine), "{again:?}");
+    assert_eq!(heard(&mut node, &mine), 0, "who knows its whole id shows that it arrived");
+}
+
+#[test]
 pub(crate) fn only_its_origin_and_whoever_brought_a_chain_may_stop_it() {
     let mut node = node(Policy::default());
-    landed(&mut node, hop(1, 1));
+    arrived(&mut node, hop(1, 1));
     let chain = hop(1, 1).key.chain;
     node.on_message(NOW, &node_ref(3), Message::Cancel(chain));
     assert!(actions(&mut node).is_empty() && node.load().0 == 1, "a stranger");
     node.on_message(NOW, &node_ref(2), Message::Cancel(chain));
     assert!(matches!(actions(&mut node)[..], [Action::Discard(_)]) && node.load().0 == 0, "who brought it");
 
-    landed(&mut node, hop(2, 1));
+    arrived(&mut node, hop(2, 1));
     node.on_message(NOW, &node_ref(9), Message::Cancel(hop(2, 1).key.chain));
     assert_eq!(node.load().0, 0, "its origin");
 
     let mut by_entry = hop(3, 1);
     by_entry.header.entry = Some(node_ref(7));
-    landed(&mut node, by_entry);
+    arrived(&mut node, by_entry);
     let chain = hop(3, 1).key.chain;
     node.on_message(NOW, &node_ref(3), Message::Cancel(chain));
     assert_eq!(node.load().0, 1, "a stranger");
@@ -205,7 +235,7 @@ fn lines_are_numbered_as_far_as_there_are_numbers() {
         node.on_message(NOW, &node_ref(2), Message::Console(key(chain, 1), first, vec![line(0); 4]));
     }
     let console = vec![line(u32::MAX)];
-    let session = landed(&mut node, Box::new(Hop { console, console_told: u32::MAX, ..*hop(1, 1) }));
+    let session = arrived(&mut node, Box::new(Hop { console, console_told: u32::MAX, ..*hop(1, 1) }));
     let logs = vec!["one".into(), "two".into()];
     node.on_turn(NOW, session, Ok(Turn { logs, calls: vec![call(0, "there")], ..Turn::default() }), 1);
     node.on_timeout(NOW.after(1_000_000));

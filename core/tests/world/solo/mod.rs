@@ -184,7 +184,7 @@ fn hop(number: u64, step: u32) -> Box<Hop> {
         continuation_bytes: 5,
         splits: 0,
         merge: None,
-        gather: 0,
+        branches: 0,
         merged: Vec::new(),
         console_told: 0,
         limits: StepLimits::UNCHANGED,
@@ -210,8 +210,8 @@ fn exception(actions: &[Action]) -> Exception {
     ended.unwrap_or_else(|| panic!("no exception: {actions:?}"))
 }
 
-/// Lands a hop and runs its service function; the chain is live here then.
-fn landed(node: &mut Node, hop: Box<Hop>) -> SessionId {
+/// A hop arrives. Runs its service function; the chain is live here then.
+fn arrived(node: &mut Node, hop: Box<Hop>) -> SessionId {
     node.on_message(NOW, &node_ref(2), Message::Hop(hop));
     let ticket = ticket_of(&actions(node)).unwrap();
     node.on_service_done(NOW, ticket, value(), 1);

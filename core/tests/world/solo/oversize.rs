@@ -45,7 +45,7 @@ fn an_end_too_large_for_a_link_says_so_each_time_it_is_asked_for() {
     let failed = Exception::new("Oops", Fault::Guest, "with much to say");
     for (result, unknown) in [(Ok(Value::null()), true), (Err(failed.clone()), false)] {
         let mut node = node(Policy::default());
-        let session = landed(&mut node, hop(1, 1));
+        let session = arrived(&mut node, hop(1, 1));
         node.on_turn(NOW, session, Ok(Turn { logs: vec!["said".into()], ..ending(result) }), 1);
         let (_, whole, receipt) = ends(&actions(&mut node)).remove(0);
         assert_eq!(whole.console.len(), 1);
@@ -67,7 +67,7 @@ fn an_end_too_large_for_a_link_says_so_each_time_it_is_asked_for() {
 #[test]
 fn an_end_too_large_to_be_remembered_is_remembered_by_what_is_said_of_it() {
     let mut node = node(Policy { step_payload_bytes_max: 3_000, ..Policy::default() });
-    let session = landed(&mut node, hop(1, 1));
+    let session = arrived(&mut node, hop(1, 1));
     node.on_turn(NOW, session, Ok(ending(Ok(Value::encode(&"x".repeat(3_500))))), 1);
     let (_, _, receipt) = ends(&actions(&mut node)).remove(0);
     node.on_undelivered(NOW, receipt, TOO_LARGE);
@@ -81,7 +81,7 @@ fn an_end_too_large_to_be_remembered_is_remembered_by_what_is_said_of_it() {
 /// A chain here that has emitted three answers, the last two of them too large, and what it did next.
 fn emitting(next: Turn) -> (Node, SessionId, Vec<Receipt>) {
     let mut node = node(Policy::default());
-    let session = landed(&mut node, hop(1, 1));
+    let session = arrived(&mut node, hop(1, 1));
     node.on_turn(NOW, session, Ok(Turn { emits: vec![Value::null(); 3], ..next }), 1);
     let receipts = partials(&actions(&mut node));
     (node, session, receipts[1..].to_vec())
@@ -151,7 +151,7 @@ fn an_answer_of_a_sub_chain_that_cannot_reach_its_creator_ends_the_whole() {
         uncertain: false,
         continuation: Bytes::new(),
     };
-    let session = landed(&mut node, Box::new(Hop { stack: vec![frame], ..*hop(1, 2) }));
+    let session = arrived(&mut node, Box::new(Hop { stack: vec![frame], ..*hop(1, 2) }));
     let turn = Turn { emits: vec![Value::null()], calls: vec![call(0, "there"), call(1, "there")], ..Turn::default() };
     node.on_turn(NOW, session, Ok(turn), 1);
     let receipt = partials(&actions(&mut node)).remove(0);

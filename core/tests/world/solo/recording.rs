@@ -38,8 +38,8 @@ fn what_a_guest_is_told_goes_along_and_comes_home() {
     let mut there = Node::new((*node_ref(2)).clone(), Policy::default(), 0);
     there.serve("there", ["f"], Kinds::default());
     there.on_message(NOW, &node_ref(1), Message::Hop(hop));
-    let landed = actions(&mut there);
-    let ticket = landed.iter().find_map(|action| match action {
+    let arrived = actions(&mut there);
+    let ticket = arrived.iter().find_map(|action| match action {
         Action::RunService { ticket, .. } => Some(*ticket),
         _ => None,
     });

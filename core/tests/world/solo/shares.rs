@@ -196,7 +196,7 @@ fn what_was_forgotten_of_a_node_is_not_taken_for_new_when_it_comes_from_another_
 #[test]
 fn calls_that_a_peers_chains_make_take_of_its_share() {
     let mut node = node(Policy { services_running_max: 8, calls_waiting_max: 8, ..Policy::default() });
-    let session = landed(&mut node, Box::new(Hop { budget: Budget::new(10_000_000, 100), ..*hop(1, 1) }));
+    let session = arrived(&mut node, Box::new(Hop { budget: Budget::new(10_000_000, 100), ..*hop(1, 1) }));
     let all = |service: &str, first: u32| (first..first + 20).map(|id| call(id, service)).collect::<Vec<_>>();
     node.on_turn(NOW, session, calling([all("here", 0), all("there", 20), all("elsewhere", 40)].concat()), 1);
     let done = actions(&mut node);
@@ -258,7 +258,7 @@ fn branches_of_a_peers_chain_take_of_its_share() {
     };
     for (count, is_refused) in [(3, false), (4, true)] {
         let mut node = node(Policy { activations_max: 8, ..Policy::default() });
-        let session = landed(&mut node, hop(1, 1));
+        let session = arrived(&mut node, hop(1, 1));
         assert_eq!(refused(&mut node, session, count), is_refused, "{count}");
         let (_, own) = begun(&mut node);
         assert!(!refused(&mut node, own, 5), "this node's own");
@@ -284,7 +284,7 @@ fn functions_that_one_peers_chains_lack_leave_others_room_to_fetch_theirs() {
 #[test]
 fn calls_with_many_answers_that_a_peers_chain_makes_take_of_its_share() {
     let mut node = node(Policy { chains_started_max: 8, ..Policy::default() });
-    let session = landed(&mut node, Box::new(Hop { budget: Budget::new(10_000_000, 1_000), ..*hop(1, 1) }));
+    let session = arrived(&mut node, Box::new(Hop { budget: Budget::new(10_000_000, 1_000), ..*hop(1, 1) }));
     let asks = (0..20).map(|id| GuestAsk { number: number(), call: call(id, "there") }).collect();
     node.on_turn(NOW, session, Ok(Turn { asks, ..Turn::default() }), 1);
     let asked =

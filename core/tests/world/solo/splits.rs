@@ -133,7 +133,7 @@ fn an_end_weighs_what_its_counts_and_its_recording_take() {
 #[test]
 pub(crate) fn ends_of_branches_are_kept_only_where_there_is_room() {
     const BYTES: usize = 10_000;
-    let merges = Hop { gather: 3, splits: 3, ..*hop(1, 1) };
+    let merges = Hop { branches: 3, splits: 3, ..*hop(1, 1) };
     let heads = Hop { continuation: Bytes::new(), continuation_bytes: 5, ..merges.clone() };
     let (chain, at) = (merges.key.chain, merges.key.clone());
     let large = |number| {
@@ -161,7 +161,7 @@ pub(crate) fn ends_of_branches_are_kept_only_where_there_is_room() {
         assert!(is_kept(&mut node, 2), "{early}: it comes again");
     }
     let mut node = node(Policy::default());
-    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { gather: 257, splits: 257, ..*hop(1, 1) })));
+    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(Hop { branches: 257, splits: 257, ..*hop(1, 1) })));
     let refused = |message: &Message| matches!(message, Message::Refused(_, why) if why.name == names::LIMIT_EXCEEDED);
     assert!(
         sent(&actions(&mut node)).iter().any(|(_, message, _)| refused(message)),
@@ -172,7 +172,7 @@ pub(crate) fn ends_of_branches_are_kept_only_where_there_is_room() {
 #[test]
 fn the_branches_functions_are_fetched_again_if_the_shell_has_dropped_them() {
     let mut node = node(Policy::default());
-    let session = landed(&mut node, hop(1, 1));
+    let session = arrived(&mut node, hop(1, 1));
     node.on_turn(NOW, session, splitting(4, 2), 1);
     actions(&mut node);
     node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
@@ -188,7 +188,7 @@ fn the_branches_functions_are_fetched_again_if_the_shell_has_dropped_them() {
 fn gathering() -> Node {
     let budget = Budget::new(600_000_000, 100);
     let mut node = node(Policy { budget_max: budget, ..Policy::default() });
-    let session = landed(&mut node, Box::new(Hop { budget, ..*hop(1, 1) }));
+    let session = arrived(&mut node, Box::new(Hop { budget, ..*hop(1, 1) }));
     let splits = vec![GuestSplit { call: 0, count: 2, at: None, line: 0, column: 0 }];
     node.on_turn(NOW, session, Ok(Turn { splits, ..Turn::default() }), 1);
     node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);

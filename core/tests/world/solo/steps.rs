@@ -154,7 +154,7 @@ fn a_node_tells_the_origin_what_it_knows_of_a_step() {
     let unknown = locate(&mut node, 9, key.clone());
     assert_eq!(located(&unknown), [(NodeId(9), 1, Whereabouts::Unknown)]);
 
-    let session = landed(&mut node, hop(1, 1));
+    let session = arrived(&mut node, hop(1, 1));
     let here = sent(&locate(&mut node, 9, key.clone()));
     assert!(matches!(&here[..], [(NodeId(9), Message::Heartbeat(..), _)]), "a sign of life: {here:?}");
 

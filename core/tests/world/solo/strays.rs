@@ -58,7 +58,7 @@ fn it_is_not_stopped_before_it_is_over() {
 #[test]
 fn whoever_gave_it_up_elsewhere_stops_it_when_it_hears_that_it_is_over() {
     let mut node = node(Policy::default());
-    let session = landed(&mut node, hop(1, 1));
+    let session = arrived(&mut node, hop(1, 1));
     let chain = hop(1, 1).key.chain;
     node.learn("there", instance(3));
     node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "there")]), 1);

@@ -62,7 +62,7 @@ fn uncertainty_travels_with_the_chain() {
     let on = Hop { service: "here".into(), ..*on.unwrap() };
     assert!(on.uncertain);
     let mut second = node(Policy::default());
-    let session = landed(&mut second, Box::new(on));
+    let session = arrived(&mut second, Box::new(on));
     second.on_turn(NOW, session, throws("Later"), 1);
     assert!(is_unknown(&told(&mut second)));
 }
@@ -95,7 +95,7 @@ fn frame(uncertain: bool) -> Frame {
 /// The result that the enclosing chain is handed when its sub-chain, told of an uncertain failure or not, has ended like this.
 fn handed_up(node: &mut Node, around: bool, within: bool, end: Result<Turn, Exception>) -> (SessionId, bool) {
     let hop = Box::new(Hop { stack: vec![frame(around)], uncertain: within, ..*hop(1, 2) });
-    let session = landed(node, hop);
+    let session = arrived(node, hop);
     node.on_turn(NOW, session, end, 1);
     let resumed = actions(node).into_iter().find_map(|action| match action {
         Action::Resume { session, result, .. } => Some((session, matches!(result, Err(why) if why.unknown))),
@@ -209,7 +209,7 @@ fn a_limit_that_ends_a_function_stops_its_calls_so_that_whether_they_took_effect
     for (beside, limit) in [(0, broken()), (2, broken()), (0, too_many()), (2, too_many())] {
         let mut node = node(Policy { calls_per_chain_max: 3, ..Policy::default() });
         node.learn("there", instance(3));
-        let session = landed(&mut node, hop(1, 1));
+        let session = arrived(&mut node, hop(1, 1));
         if beside > 0 {
             node.on_turn(NOW, session, calling((0..beside).map(|number| call(number, "there")).collect()), 1);
             let out = sent(&actions(&mut node)).into_iter().find_map(|(_, message, _)| match message {

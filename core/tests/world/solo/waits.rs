@@ -24,7 +24,7 @@ fn ends(actions: &[Action]) -> Vec<Exception> {
 fn a_clock_that_jumps_ends_every_wait_once() {
     for jump_us in [u64::MAX, u64::MAX - 1, 10_000_000_000] {
         let mut node = node(Policy::default());
-        // In custody; waiting for a call; split; landing with its function on its way; a plain call; a name.
+        // In custody; waiting for a call; split; arrived with its function on its way; a plain call; a name.
         handing(&mut node);
         let (_, beside) = begun(&mut node);
         node.on_turn(NOW, beside, calling(vec![call(0, "there"), call(1, "nowhere")]), 1);
@@ -98,7 +98,7 @@ fn a_hop_whose_state_comes_with_its_repetition_goes_on() {
 #[test]
 fn an_answer_and_an_end_are_sent_again_until_their_origin_has_them() {
     let mut node = node(Policy::default());
-    let session = landed(&mut node, hop(1, 1));
+    let session = arrived(&mut node, hop(1, 1));
     let end = Some(Ok(Value::null()));
     node.on_turn(NOW, session, Ok(Turn { emits: vec![Value::null()], end, ..Turn::default() }), 1);
     let parts = |node: &mut Node| -> Vec<_> {
@@ -143,7 +143,7 @@ pub(crate) fn a_call_that_went_out_and_has_no_time_for_another_try_may_have_been
 fn a_deadline_says_whether_the_outcome_is_known() {
     let later = NOW.after(60_000_000);
     let mut waiting = node(Policy::default());
-    let session = landed(&mut waiting, hop(1, 1));
+    let session = arrived(&mut waiting, hop(1, 1));
     waiting.on_timeout(NOW.after(10_000_000));
     let ended = ends(&actions(&mut waiting));
     assert!(matches!(&ended[..], [why] if why.name == names::DEADLINE_EXCEEDED && !why.unknown), "{ended:?}");
@@ -201,7 +201,7 @@ fn an_adaptive_chain_moves_only_if_that_is_expected_to_be_quicker() {
             node.on_link_measured(NodeId(2), link);
         }
         let header = ChainHeader { mode: Mode::Adaptive, ..header(9) };
-        let session = landed(&mut node, Box::new(Hop { header, ..*hop(1, 1) }));
+        let session = arrived(&mut node, Box::new(Hop { header, ..*hop(1, 1) }));
         node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
         actions(&mut node).iter().any(|action| matches!(action, Action::Suspend { .. }))
     };

@@ -226,7 +226,7 @@ fn killed(provider: &'static str) {
     println!("    {ended} of 16 reads ended in an error");
     let began = Instant::now();
     named(provider, &wait(far.read(0, 8)).unwrap_err());
-    assert!(began.elapsed().as_secs() < 8, "it hung for {:?}", began.elapsed());
+    assert!(began.elapsed().as_secs() < 60, "it hung for {:?}", began.elapsed());
     assert!(!far.is_live());
 }
 

@@ -1,0 +1,54 @@
+//! Lines that a chain has logged, within their bounds.
+
+use alloc::{format, vec::Vec};
+use catena_wire::{CONSOLE_LINES_MAX, LogLine};
+
+use crate::Policy;
+
+const LEFT_OUT: &str = "(further lines are left out";
+
+/// Adds lines to those that a chain carries, as long as there is room; one more says that others were left out.
+///
+/// Lines that are there are never changed: the last one may have been shown already.
+pub(crate) fn extend(console: &mut Vec<LogLine>, lines: impl IntoIterator<Item = LogLine>, lines_max: usize) {
+    for line in lines {
+        if console.len() < lines_max {
+            console.push(line);
+            continue;
+        }
+        if console.last().is_some_and(|last| !last.text.starts_with(LEFT_OUT)) {
+            let text = format!("{LEFT_OUT}: console_lines_max is {lines_max})");
+            console.push(LogLine { text, ..line });
+        }
+        return;
+    }
+}
+
+/// How many lines a call may bring back. One place is left for the line which says that others were left out.
+pub(crate) fn lines_brought_max(policy: &Policy) -> usize {
+    policy.console_lines_max.min(CONSOLE_LINES_MAX - 1)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use catena_wire::Branch;
+
+    use super::*;
+
+    fn line(number: u32) -> LogLine {
+        LogLine { step: 0, node: "n".into(), at_us: 0, text: format!(":{number}"), branch: Branch::root(), number }
+    }
+
+    fn texts(lines: &[LogLine]) -> Vec<&str> {
+        lines.iter().map(|line| line.text.as_str()).collect()
+    }
+
+    #[test]
+    fn one_more_line_says_that_others_are_left_out() {
+        let mut console = Vec::new();
+        extend(&mut console, (0..5).map(line), 3);
+        extend(&mut console, (3..5).map(line), 3);
+        assert_eq!(texts(&console), [":0", ":1", ":2", "(further lines are left out: console_lines_max is 3)"]);
+    }
+}

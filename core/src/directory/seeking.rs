@@ -1,0 +1,99 @@
+//! Looking services up, and who waits for that.
+
+use alloc::vec::Vec;
+use catena_wire::{Exception, NodeId, Whither, names};
+
+use super::{Directory, lookups::Lookup};
+use crate::{Instance, LookupId, Policy, Time, directory::Waiter, outbox::Outbox};
+
+impl Directory {
+    /// Has a service looked up, elsewhere than at these nodes.
+    pub(crate) fn look_up(&mut self, out: &mut Outbox, service: &str, waiter: Waiter, avoid: Vec<NodeId>) {
+        self.lookups.look_up(out, service, waiter, avoid);
+    }
+
+    /// Waits for the node that is moving the service to say where it is; until then nobody else is asked.
+    pub(crate) fn wait_for(&mut self, out: &mut Outbox, service: &str, mover: NodeId, waiter: Waiter, until: Time) {
+        self.lookups.wait_for(out, service, mover, waiter, until);
+    }
+
+    /// This waiter waits no more.
+    pub(crate) fn let_go(&mut self, out: &mut Outbox, waiter: Waiter) {
+        self.lookups.forget(out, waiter);
+    }
+
+    /// How many wait for a service to be looked up.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lookups.waiting()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lookups.is_idle()
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.lookups.next_timeout()
+    }
+
+    pub(crate) fn on_timeout(&mut self, now: Time, out: &mut Outbox) {
+        self.lookups.on_timeout(now, out);
+    }
+
+    /// A look-up has been answered. Returns its question's waiters.
+    pub(crate) fn resolved(
+        &mut self,
+        now: Time,
+        lookup: LookupId,
+        place: &Result<Instance, Exception>,
+        policy: &Policy,
+    ) -> Vec<Waiter> {
+        let Some(Lookup { question, waiters }) = self.lookups.answered(lookup) else { return Vec::new() };
+        match place {
+            Ok(place) => self.names.learn(&question.service, place.clone(), policy),
+            // If some instances were avoided, the error does not mean that nobody serves the service.
+            Err(why) if question.avoid.is_empty() && why.name == names::UNKNOWN_SERVICE => {
+                self.names.absent(now, &question.service, why.clone(), policy);
+            }
+            Err(_) => {}
+        }
+        waiters
+    }
+
+    /// A node says that a service is no longer there. This counts only if, as far as this node knows, the service was there. Returns where it is instead, and
+    /// who waits for that.
+    pub(crate) fn moved(
+        &mut self,
+        out: &mut Outbox,
+        from: NodeId,
+        service: &str,
+        whither: Whither,
+        policy: &Policy,
+    ) -> Option<(Instance, Vec<Waiter>)> {
+        let lookup = self.lookups.moved(service, from);
+        if !self.names.forget_at(service, from) && lookup.is_none() {
+            return None;
+        }
+        let waiters = lookup.map(|lookup| lookup.waiters).unwrap_or_default();
+        match whither {
+            // The service may even be there again.
+            Whither::There(entry) if entry.service == service => {
+                let place = Instance::of(*entry);
+                self.names.learn(service, place.clone(), policy);
+                Some((place, waiters))
+            }
+            _ => {
+                for waiter in waiters {
+                    self.lookups.look_up(out, service, waiter, alloc::vec![from]);
+                }
+                None
+            }
+        }
+    }
+
+    /// The node may have restarted, or another node may serve by now what it served: that is looked up again.
+    pub(crate) fn forget_node(&mut self, out: &mut Outbox, node: NodeId) {
+        self.names.forget_node(node);
+        self.placement.forget(node);
+        self.lookups.mover_lost(out, node);
+    }
+}
