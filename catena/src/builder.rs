@@ -18,7 +18,6 @@ use catena_net::{
 };
 use catena_segment::RemoteMemory;
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeRef, names};
-use futures_util::future::{join_all, try_join_all};
 
 use crate::{
     Client, Node, Service, StepStoreLimits,
@@ -392,9 +391,9 @@ impl NodeBuilder {
     pub async fn start(self) -> Result<Node, StartError> {
         let seeds = self.join.clone();
         let shell = self.open().await?;
-        let joined = join_all(seeds.iter().map(|seed| shell.join(seed))).await;
-        for (seed, joined) in seeds.iter().zip(joined) {
-            if let Err(why) = joined {
+        // In their order: a service's proxy is found if it was joined before that service's node.
+        for seed in &seeds {
+            if let Err(why) = shell.join(seed).await {
                 tracing::warn!(address = %seed.address, %why, "not joined yet; trying again every second");
             }
         }
@@ -406,10 +405,8 @@ impl NodeBuilder {
     pub(crate) async fn start_client(self) -> Result<Client, StartError> {
         let seeds = self.join.clone();
         let shell = self.open().await?;
-        if let Err(why) = try_join_all(seeds.iter().map(|seed| shell.join(seed))).await {
-            // What has been dialled meanwhile ends too, and its port is free.
-            shell.close(Duration::ZERO).await;
-            return Err(why.into());
+        for seed in &seeds {
+            shell.join(seed).await?;
         }
         shell.keep_joined(seeds);
         Ok(Client::new(shell))
