@@ -470,7 +470,7 @@ impl Hub {
         registry.claim(link, hello.identity.node)?;
         link.introduce(hello.clone(), self.pipe_to(hello.identity.site.as_deref()));
         let node = hello.identity.node;
-        for other in registry.relieve(link, node) {
+        for other in registry.replace_refused(link, node) {
             other.end(LinkError::Taken { peer: other.peer.clone(), node });
         }
         Ok(())
@@ -489,7 +489,7 @@ impl Hub {
         let Some(first) = first else {
             // The peer says that another link has taken this node's number, but none is alive here. It is on its way, or the peer will notice too that it is dead.
             if hello.taken {
-                let _ = link.taken_at.set(node);
+                let _ = link.refused_by.set(node);
             }
             return Ok(!hello.taken);
         };

@@ -45,8 +45,8 @@ pub struct Link {
     /// Notified when that is over.
     pub(crate) room: Notify,
     pub(crate) hello: SetOnce<Hello>,
-    /// The node at the other end, once it has said that it has another link to this one.
-    pub(crate) taken_at: OnceLock<u64>,
+    /// The node at the other end, once it has refused this link because it has another to this endpoint.
+    pub(crate) refused_by: OnceLock<u64>,
     pub(crate) ended: SetOnce<LinkError>,
     /// Set when the reader task has told everybody and ended.
     pub(crate) done: SetOnce<()>,
@@ -119,7 +119,7 @@ impl Link {
             overflows: AtomicBool::new(false),
             room: Notify::new(),
             hello: SetOnce::new(),
-            taken_at: OnceLock::new(),
+            refused_by: OnceLock::new(),
             ended: SetOnce::new(),
             done: SetOnce::new(),
             counters: Counters::default(),

@@ -51,12 +51,12 @@ impl Registry {
         self.by_place.insert(place.clone(), link.id);
     }
 
-    /// Whoever was told by `node` that another link to it exists, and has waited for that one: it is this, and their places are reached by it.
-    pub(crate) fn relieve(&mut self, link: &Link, node: u64) -> Vec<Arc<Link>> {
-        let waits = |other: &&Arc<Link>| other.taken_at.get() == Some(&node) && other.hello.get().is_none();
-        let waiting: Vec<_> = self.links.values().filter(waits).cloned().collect();
-        waiting.iter().filter_map(|other| other.place.as_ref()).for_each(|place| self.also_at(place, link));
-        waiting
+    /// Takes the places of links that `node` has refused because it has another one to this endpoint, which is `link`. Returns those links, which are to end.
+    pub(crate) fn replace_refused(&mut self, link: &Link, node: u64) -> Vec<Arc<Link>> {
+        let refused = |other: &&Arc<Link>| other.refused_by.get() == Some(&node) && other.hello.get().is_none();
+        let replaced: Vec<_> = self.links.values().filter(refused).cloned().collect();
+        replaced.iter().filter_map(|other| other.place.as_ref()).for_each(|place| self.also_at(place, link));
+        replaced
     }
 
     pub(crate) fn remove(&mut self, link: &Link) {

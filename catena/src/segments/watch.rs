@@ -30,7 +30,7 @@ impl Imported {
                 Err(_) => return self.diagnose().await,
             };
             match last {
-                // For as long as is certain: from one answer to a later question.
+                // Only the time that is certain counts: from the first answer with this word until a later read was sent.
                 Some((before, since)) if word == before => {
                     if asked.saturating_duration_since(since) >= within {
                         return self.stalled(offset, within).await;
