@@ -19,6 +19,8 @@ use catena_net::{
 use catena_segment::RemoteMemory;
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
+use futures_util::future::BoxFuture;
+
 use crate::{
     Client, Node, Service, StepStoreLimits,
     blobs::{self, Blobs},
@@ -389,27 +391,31 @@ impl NodeBuilder {
     /// # Errors
     /// A bad name or address, or a port in use. Nodes to join may be down: they are retried.
     pub async fn start(self) -> Result<Node, StartError> {
-        let seeds = self.join.clone();
-        let shell = self.open().await?;
-        // In their order: a service's proxy is found if it was joined before that service's node.
-        for seed in &seeds {
-            if let Err(why) = shell.join(seed).await {
-                tracing::warn!(address = %seed.address, %why, "not joined yet; trying again every second");
-            }
-        }
-        shell.keep_joined(seeds);
-        Ok(Node::new(shell))
+        self.open_and_join(false).await.map(Node::new)
     }
 
     /// Starts the node as a client, for which each node to join must be reachable.
     pub(crate) async fn start_client(self) -> Result<Client, StartError> {
-        let seeds = self.join.clone();
-        let shell = self.open().await?;
-        for seed in &seeds {
-            shell.join(seed).await?;
-        }
-        shell.keep_joined(seeds);
-        Ok(Client::new(shell))
+        self.open_and_join(true).await.map(Client::new)
+    }
+
+    fn open_and_join(self, must_join: bool) -> BoxFuture<'static, Result<Arc<Shell>, StartError>> {
+        Box::pin(async move {
+            let seeds = self.join.clone();
+            let shell = self.open().await?;
+            // In their order: a service's proxy is found if it was joined before that service's node.
+            for seed in &seeds {
+                match shell.join(seed).await {
+                    Err(why) if must_join => return Err(why.into()),
+                    Err(why) => {
+                        tracing::warn!(address = %seed.address, %why, "not joined yet; trying again every second");
+                    }
+                    Ok(()) => {}
+                }
+            }
+            shell.keep_joined(seeds);
+            Ok(shell)
+        })
     }
 
     async fn open(mut self) -> Result<Arc<Shell>, StartError> {

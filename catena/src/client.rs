@@ -10,6 +10,7 @@ use catena_wire::{
     Budget, Exception, Fault, Hash, Mode, NodeId, NodeRef, ResolverAnswer, SegmentEntry, ServiceEntry, StepLimits,
     Value, names,
 };
+use futures_util::future::BoxFuture;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -163,15 +164,22 @@ impl Client {
         self.code(FunctionKind::Wasm, name, module).await
     }
 
-    async fn code(&self, kind: FunctionKind, name: &str, bytes: &[u8]) -> Result<Code, Exception> {
-        let sandbox = self.shell.sandbox().await?;
-        let function: Function = sandbox.function(kind, name, bytes.to_vec());
-        let encoded = function.encode();
-        let hash = Hash(*blake3::hash(&encoded).as_bytes());
-        sandbox.load(hash, &encoded).await?;
-        self.shell.keep_code(hash, &encoded)?;
-        self.shell.offer(hash, encoded);
-        Ok(Code { hash })
+    fn code<'a>(
+        &'a self,
+        kind: FunctionKind,
+        name: &'a str,
+        bytes: &'a [u8],
+    ) -> BoxFuture<'a, Result<Code, Exception>> {
+        Box::pin(async move {
+            let sandbox = self.shell.sandbox().await?;
+            let function: Function = sandbox.function(kind, name, bytes.to_vec());
+            let encoded = function.encode();
+            let hash = Hash(*blake3::hash(&encoded).as_bytes());
+            sandbox.load(hash, &encoded).await?;
+            self.shell.keep_code(hash, &encoded)?;
+            self.shell.offer(hash, encoded);
+            Ok(Code { hash })
+        })
     }
 
     /// Runs a chain. The function starts at this client and moves with each call, from the first on.

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use catena_wire::{Exception, Fault, names};
+use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 
 use super::{Answer, Long, Question, Received, Sent, question::ask, sending::Letter};
@@ -100,11 +101,18 @@ impl Mailbox {
 }
 
 /// Sends one short message.
-pub(crate) async fn send_short(shell: &Arc<Shell>, from: &str, to: &str, items: Vec<Bytes>) -> Result<(), Exception> {
-    // Checked before the service is looked for: a message that cannot be sent needs no route.
-    let items = super::sending::checked(items)?;
-    let target = shell.target(to).await?;
-    shell.send_short(&Letter { from, target: &target, about: None }, items)
+pub(crate) fn send_short<'a>(
+    shell: &'a Arc<Shell>,
+    from: &'a str,
+    to: &'a str,
+    items: Vec<Bytes>,
+) -> BoxFuture<'a, Result<(), Exception>> {
+    Box::pin(async move {
+        // Checked before the service is looked for: a message that cannot be sent needs no route.
+        let items = super::sending::checked(items)?;
+        let target = shell.target(to).await?;
+        shell.send_short(&Letter { from, target: &target, about: None }, items)
+    })
 }
 
 impl Drop for Mailbox {

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use catena_core::messages::Outcome;
 use catena_wire::{Exception, Fault, names};
+use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::{
@@ -96,27 +97,34 @@ impl Drop for Awaiting<'_> {
     }
 }
 
-pub(crate) async fn ask(shell: &Arc<Shell>, from: &str, to: &str, question: Question) -> Result<Answer, Exception> {
-    let Question { long, room, timeout } = question;
-    let target = shell.target(to).await?;
-    let letter = Letter { from, target: &target, about: None };
-    let room = room.map(|room| room.saturating_add(WORD_BYTES));
-    let (number, came, room) = shell.send_held(&letter, long.lasts(timeout), Some(room))?;
-    let _awaiting = Awaiting { shell, number };
-    let answer = async {
-        tokio::select! {
-            came = came => answered(shell, to, came, room.as_ref()),
-            answer = returned(room.as_ref()) => answer.map(Answer::Returned),
+pub(crate) fn ask<'a>(
+    shell: &'a Arc<Shell>,
+    from: &'a str,
+    to: &'a str,
+    question: Question,
+) -> BoxFuture<'a, Result<Answer, Exception>> {
+    Box::pin(async move {
+        let Question { long, room, timeout } = question;
+        let target = shell.target(to).await?;
+        let letter = Letter { from, target: &target, about: None };
+        let room = room.map(|room| room.saturating_add(WORD_BYTES));
+        let (number, came, room) = shell.send_held(&letter, long.lasts(timeout), Some(room))?;
+        let _awaiting = Awaiting { shell, number };
+        let answer = async {
+            tokio::select! {
+                came = came => answered(shell, to, came, room.as_ref()),
+                answer = returned(room.as_ref()) => answer.map(Answer::Returned),
+            }
+        };
+        let answer = clock::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)));
+        if answer.is_ok()
+            && let Some(loan) = room.as_ref().and_then(|room| room.loan.as_ref())
+        {
+            // A server that has answered does not write again.
+            loan.settle();
         }
-    };
-    let answer = clock::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)));
-    if answer.is_ok()
-        && let Some(loan) = room.as_ref().and_then(|room| room.loan.as_ref())
-    {
-        // A server that has answered does not write again.
-        loan.settle();
-    }
-    answer
+        answer
+    })
 }
 
 fn answered(

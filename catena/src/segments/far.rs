@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use catena_core::segments::{Answer, Asked, Direct, RefusedWrite, WriteRefused};
 use catena_net::{INLINE_BYTES_MAX, Link, Message as Frame};
 use catena_wire::{Buffer, Encoded, Exception, Message, Order, SegmentMessage, SegmentRefusal};
+use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::{
@@ -76,46 +77,55 @@ impl Imported {
 
     /// The bytes, and the way by which they came, since the answer to a request over the link may lie in memory that this node maps. If pieces came both ways,
     /// this is the link.
-    pub(super) async fn read_far(&self, offset: u64, count: u64, wish: Wish) -> Result<(Bytes, Way), Exception> {
-        if count <= PIECE_BYTES {
-            return self.piece(offset, count, wish).await;
-        }
-        // The owner may claim any size, so beyond this bound memory is taken only for bytes that have arrived.
-        let mut whole = BytesMut::with_capacity(count.min(RESERVED_BYTES_MAX) as usize);
-        let way = self.read_pieces(offset, count, wish, |piece| whole.extend_from_slice(piece)).await?;
-        Ok((whole.freeze(), way))
-    }
-
-    /// Passes on each piece in order as it arrives; returns the way by which they came.
-    pub(super) async fn read_pieces(
-        &self,
+    pub(super) fn read_far<'a>(
+        &'a self,
         offset: u64,
         count: u64,
         wish: Wish,
-        mut take: impl FnMut(&[u8]),
-    ) -> Result<Way, Exception> {
-        if count > self.inner.bytes {
-            return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
-        }
-        let link = self.link("READ").await?;
-        let (mut under_way, mut way) = (VecDeque::new(), Way::SharedMemory);
-        // An empty range has one piece too, since the owner may refuse it.
-        let (mut next, mut more) = (0, true);
-        loop {
-            while more && under_way.len() < PIECES_UNDER_WAY_MAX {
-                let piece = PIECE_BYTES.min(count - next);
-                let maps = self.maps_answers(&link, piece);
-                under_way.push_back(self.begin_read(&link, (offset.saturating_add(next), piece), wish, maps)?);
-                next += piece;
-                more = next < count;
+    ) -> BoxFuture<'a, Result<(Bytes, Way), Exception>> {
+        Box::pin(async move {
+            if count <= PIECE_BYTES {
+                return self.piece(offset, count, wish).await;
             }
-            let Some(mut first) = under_way.pop_front() else { return Ok(way) };
-            let (data, by) = self.data_of(&link, first.outcome().await).await?;
-            take(&data);
-            if by == Way::Link {
-                way = by;
+            // The owner may claim any size, so beyond this bound memory is taken only for bytes that have arrived.
+            let mut whole = BytesMut::with_capacity(count.min(RESERVED_BYTES_MAX) as usize);
+            let way = self.read_pieces(offset, count, wish, &mut |piece| whole.extend_from_slice(piece)).await?;
+            Ok((whole.freeze(), way))
+        })
+    }
+
+    /// Passes on each piece in order as it arrives; returns the way by which they came.
+    pub(super) fn read_pieces<'a>(
+        &'a self,
+        offset: u64,
+        count: u64,
+        wish: Wish,
+        take: &'a mut (dyn FnMut(&[u8]) + Send),
+    ) -> BoxFuture<'a, Result<Way, Exception>> {
+        Box::pin(async move {
+            if count > self.inner.bytes {
+                return Err(self.refused("READ", SegmentRefusal::OutOfBounds(self.inner.bytes)));
             }
-        }
+            let link = self.link("READ").await?;
+            let (mut under_way, mut way) = (VecDeque::new(), Way::SharedMemory);
+            // An empty range has one piece too, since the owner may refuse it.
+            let (mut next, mut more) = (0, true);
+            loop {
+                while more && under_way.len() < PIECES_UNDER_WAY_MAX {
+                    let piece = PIECE_BYTES.min(count - next);
+                    let maps = self.maps_answers(&link, piece);
+                    under_way.push_back(self.begin_read(&link, (offset.saturating_add(next), piece), wish, maps)?);
+                    next += piece;
+                    more = next < count;
+                }
+                let Some(mut first) = under_way.pop_front() else { return Ok(way) };
+                let (data, by) = self.data_of(&link, first.outcome().await).await?;
+                take(&data);
+                if by == Way::Link {
+                    way = by;
+                }
+            }
+        })
     }
 
     async fn piece(&self, offset: u64, count: u64, wish: Wish) -> Result<(Bytes, Way), Exception> {
@@ -182,27 +192,34 @@ impl Imported {
         asked.map_err(|why| self.refused("READ", why))
     }
 
-    pub(super) async fn write_far(&self, offset: u64, mut bytes: Bytes, wish: Wish) -> Result<(), Exception> {
-        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.inner.bytes) {
-            return Err(self.refused("WRITE", SegmentRefusal::OutOfBounds(self.inner.bytes)));
-        }
-        let part = bytes.len() > PART_BYTES;
-        let mut at = offset;
-        loop {
-            // With a grant each piece counts as one use.
-            let next = match self.inner.granted {
-                true => bytes.len().min(PIECE_BYTES as usize),
-                false => part_bytes(at, bytes.len(), wish.order),
-            };
-            let piece = bytes.split_to(next);
-            let (written, last) = (piece.len() as u64, bytes.is_empty());
-            // Only the last part notifies, when all of them have arrived.
-            self.write_piece(at, piece, part, Wish { notify: wish.notify && last, ..wish }).await?;
-            if last {
-                return Ok(());
+    pub(super) fn write_far<'a>(
+        &'a self,
+        offset: u64,
+        mut bytes: Bytes,
+        wish: Wish,
+    ) -> BoxFuture<'a, Result<(), Exception>> {
+        Box::pin(async move {
+            if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > self.inner.bytes) {
+                return Err(self.refused("WRITE", SegmentRefusal::OutOfBounds(self.inner.bytes)));
             }
-            at += written;
-        }
+            let part = bytes.len() > PART_BYTES;
+            let mut at = offset;
+            loop {
+                // With a grant each piece counts as one use.
+                let next = match self.inner.granted {
+                    true => bytes.len().min(PIECE_BYTES as usize),
+                    false => part_bytes(at, bytes.len(), wish.order),
+                };
+                let piece = bytes.split_to(next);
+                let (written, last) = (piece.len() as u64, bytes.is_empty());
+                // Only the last part notifies, when all of them have arrived.
+                self.write_piece(at, piece, part, Wish { notify: wish.notify && last, ..wish }).await?;
+                if last {
+                    return Ok(());
+                }
+                at += written;
+            }
+        })
     }
 
     async fn write_piece(&self, at: u64, piece: Bytes, part: bool, wish: Wish) -> Result<(), Exception> {
@@ -244,16 +261,18 @@ impl Imported {
         Ok(())
     }
 
-    pub(super) async fn flush_far(&self) -> Result<(), Exception> {
-        let hub = self.hub();
-        let (sender, answer) = oneshot::channel();
-        let begun = hub.machine().importer.flush(hub.now(), self.inner.id, sender);
-        let begun = begun.map_err(|why| self.not_written(why))?;
-        let Some(Asked { id, message }) = begun else { return Ok(()) };
-        let link = self.link("WRITE").await?;
-        post(&link, message);
-        let mut under_way = UnderWay { hub: Arc::clone(hub), id, answer };
-        under_way.outcome().await.map(drop).map_err(|why| self.not_written(why))
+    pub(super) fn flush_far<'a>(&'a self) -> BoxFuture<'a, Result<(), Exception>> {
+        Box::pin(async move {
+            let hub = self.hub();
+            let (sender, answer) = oneshot::channel();
+            let begun = hub.machine().importer.flush(hub.now(), self.inner.id, sender);
+            let begun = begun.map_err(|why| self.not_written(why))?;
+            let Some(Asked { id, message }) = begun else { return Ok(()) };
+            let link = self.link("WRITE").await?;
+            post(&link, message);
+            let mut under_way = UnderWay { hub: Arc::clone(hub), id, answer };
+            under_way.outcome().await.map(drop).map_err(|why| self.not_written(why))
+        })
     }
 
     /// The exception for a flush: the first reason, with every refused write and its own reason as parameters.
@@ -273,25 +292,27 @@ impl Imported {
         params.map_or(why.clone(), |params| why.with_params(params))
     }
 
-    pub(super) async fn swap_far(
-        &self,
+    pub(super) fn swap_far<'a>(
+        &'a self,
         offset: u64,
         width: u8,
         old: u64,
         new: u64,
         notify: bool,
-    ) -> Result<u64, Exception> {
-        let hub = self.hub();
-        let link = self.link("CAS").await?;
-        let by = (self.inner.id, link.id());
-        let asked = ask(hub, &link, |machine, waiter| {
-            machine.importer.cas(hub.now(), by, (offset, width), (old, new), notify, waiter)
-        });
-        match asked.map_err(|why| self.refused("CAS", why))?.outcome().await {
-            Ok(Answer::Was(was)) => Ok(was),
-            Ok(_) => Err(self.refused("CAS", SegmentRefusal::BadAnswer)),
-            Err(why) => Err(self.refused("CAS", why)),
-        }
+    ) -> BoxFuture<'a, Result<u64, Exception>> {
+        Box::pin(async move {
+            let hub = self.hub();
+            let link = self.link("CAS").await?;
+            let by = (self.inner.id, link.id());
+            let asked = ask(hub, &link, |machine, waiter| {
+                machine.importer.cas(hub.now(), by, (offset, width), (old, new), notify, waiter)
+            });
+            match asked.map_err(|why| self.refused("CAS", why))?.outcome().await {
+                Ok(Answer::Was(was)) => Ok(was),
+                Ok(_) => Err(self.refused("CAS", SegmentRefusal::BadAnswer)),
+                Err(why) => Err(self.refused("CAS", why)),
+            }
+        })
     }
 
     /// Requests a ticket for the owner's memory, if the owner shares it with this host.

@@ -11,6 +11,8 @@ use catena_net::Link;
 use catena_segment::{Reached, Width};
 use catena_wire::{Exception, Fault, NodeRef, Order, SegmentRefusal, names};
 
+use futures_util::future::BoxFuture;
+
 use super::{
     errors::of_refusal,
     mapped::Mapped,
@@ -134,20 +136,20 @@ impl Imported {
         if let Some(read) = mapped() {
             return read;
         }
-        match Box::pin(self.choose(Wants { bytes: count, write: false, wish })).await {
+        match self.choose(Wants { bytes: count, write: false, wish }).await {
             Chosen::Near => {
                 if let Some(read) = mapped() {
                     return read;
                 }
             }
             Chosen::Remote(from) => {
-                if let Some(data) = Box::pin(self.read_remote(&*from, offset, count, wish)).await? {
+                if let Some(data) = self.read_remote(&*from, offset, count, wish).await? {
                     return Ok((data, Way::Rdma));
                 }
             }
             Chosen::Link => {}
         }
-        Box::pin(self.read_far(offset, count, wish)).await
+        self.read_far(offset, count, wish).await
     }
 
     /// `None`: it cannot be read in mapped memory.
@@ -167,25 +169,27 @@ impl Imported {
     }
 
     /// `None`: it has to be read over the link.
-    async fn read_remote(
-        &self,
-        from: &dyn Reached,
+    fn read_remote<'a>(
+        &'a self,
+        from: &'a dyn Reached,
         offset: u64,
         count: u64,
         wish: Wish,
-    ) -> Result<Option<Bytes>, Exception> {
-        self.check_range("READ", offset, count)?;
-        self.check_order("READ", count, wish.order)?;
-        match remote::read(from, offset, count).await {
-            Ok(data) => Ok(Some(match turned(&data, wish.order) {
-                Some(turned) => turned.into(),
-                None => data,
-            })),
-            Err(why) => {
-                self.leave_remote(&why);
-                Ok(None)
+    ) -> BoxFuture<'a, Result<Option<Bytes>, Exception>> {
+        Box::pin(async move {
+            self.check_range("READ", offset, count)?;
+            self.check_order("READ", count, wish.order)?;
+            match remote::read(from, offset, count).await {
+                Ok(data) => Ok(Some(match turned(&data, wish.order) {
+                    Some(turned) => turned.into(),
+                    None => data,
+                })),
+                Err(why) => {
+                    self.leave_remote(&why);
+                    Ok(None)
+                }
             }
-        }
+        })
     }
 
     fn check_range(&self, what: &str, offset: u64, count: u64) -> Result<(), Exception> {
@@ -205,14 +209,14 @@ impl Imported {
         if let Some(read) = self.read_near(offset, out, wish) {
             return read;
         }
-        match Box::pin(self.choose(Wants { bytes: count, write: false, wish })).await {
+        match self.choose(Wants { bytes: count, write: false, wish }).await {
             Chosen::Near => {
                 if let Some(read) = self.read_near(offset, out, wish) {
                     return read;
                 }
             }
             Chosen::Remote(from) => {
-                if let Some(data) = Box::pin(self.read_remote(&*from, offset, count, wish)).await? {
+                if let Some(data) = self.read_remote(&*from, offset, count, wish).await? {
                     out.copy_from_slice(&data);
                     return Ok(());
                 }
@@ -220,13 +224,13 @@ impl Imported {
             Chosen::Link => {}
         }
         let mut left = out;
-        let take = |piece: &[u8]| {
+        let mut take = |piece: &[u8]| {
             // No answer has more bytes than were requested.
             let (first, rest) = std::mem::take(&mut left).split_at_mut(piece.len());
             first.copy_from_slice(piece);
             left = rest;
         };
-        Box::pin(self.read_pieces(offset, count, wish, take)).await.map(|_| ())
+        self.read_pieces(offset, count, wish, &mut take).await.map(|_| ())
     }
 
     /// READ into a segment of this node; with `notify`, listeners of that segment are told when the bytes are there.
@@ -274,24 +278,26 @@ impl Imported {
             return written;
         }
         // The slow ways are boxed, or each access in memory would carry and copy the state of a request in its own future.
-        Box::pin(self.write_anew(offset, bytes, wish)).await
+        self.write_anew(offset, bytes, wish).await
     }
 
-    async fn write_anew(&self, offset: u64, bytes: Bytes, wish: Wish) -> Result<(), Exception> {
-        match self.choose(Wants { bytes: bytes.len() as u64, write: true, wish }).await {
-            Chosen::Near => {
-                if let Some(written) = self.write_near(offset, &bytes, wish) {
-                    return written;
+    fn write_anew<'a>(&'a self, offset: u64, bytes: Bytes, wish: Wish) -> BoxFuture<'a, Result<(), Exception>> {
+        Box::pin(async move {
+            match self.choose(Wants { bytes: bytes.len() as u64, write: true, wish }).await {
+                Chosen::Near => {
+                    if let Some(written) = self.write_near(offset, &bytes, wish) {
+                        return written;
+                    }
                 }
-            }
-            Chosen::Remote(to) => {
-                if Box::pin(self.write_remote(&*to, offset, &bytes, wish)).await? {
-                    return Ok(());
+                Chosen::Remote(to) => {
+                    if Box::pin(self.write_remote(&*to, offset, &bytes, wish)).await? {
+                        return Ok(());
+                    }
                 }
+                Chosen::Link => {}
             }
-            Chosen::Link => {}
-        }
-        Box::pin(self.write_far(offset, bytes, wish)).await
+            self.write_far(offset, bytes, wish).await
+        })
     }
 
     fn write_near(&self, offset: u64, bytes: &[u8], wish: Wish) -> Option<Result<(), Exception>> {
@@ -378,7 +384,7 @@ impl Imported {
         if let Some(swapped) = near() {
             return swapped;
         }
-        match Box::pin(self.choose(Wants { bytes: width.bytes(), write: true, wish })).await {
+        match self.choose(Wants { bytes: width.bytes(), write: true, wish }).await {
             Chosen::Near => {
                 if let Some(swapped) = near() {
                     return swapped;
@@ -395,7 +401,7 @@ impl Imported {
             }
             Chosen::Link => {}
         }
-        Box::pin(self.swap_far(offset, width.bytes() as u8, old, new, notify)).await
+        self.swap_far(offset, width.bytes() as u8, old, new, notify).await
     }
 
     /// The segment's bytes in shared memory, to be read in place; writable if `write` is set and this importer has the right.

@@ -13,6 +13,8 @@ use catena_net::{Link, Place};
 use catena_wire::{Exception, Fault, NAME_BYTES_MAX, NodeRef, Order, SegmentEntry, SegmentRefusal, names};
 use futures_util::{StreamExt, stream};
 
+use futures_util::future::BoxFuture;
+
 use super::{Granted, Imported, errors::of_refusal, far::ask};
 use crate::shell::{Shell, lock};
 
@@ -47,74 +49,87 @@ impl Default for Lookup {
 
 impl Shell {
     /// Imports `owner/name`; the owner is given by its own name, by a service that it serves, or by its address.
-    pub(crate) async fn import(self: &Arc<Self>, path: &str, how: Lookup) -> Result<Imported, Exception> {
-        let Some((hint, name)) = path.split_once('/').filter(|(hint, name)| !hint.is_empty() && !name.is_empty())
-        else {
-            let text = format!("{:?} names no segment; write OWNER/NAME", shown(path));
-            return Err(Exception::new(names::BAD_PARAMETERS, Fault::Caller, text));
-        };
-        if name.len() > NAME_BYTES_MAX {
-            return Err(of_refusal(&format!("import of {}", shown(path)), SegmentRefusal::UnknownName));
-        }
-        let owner = self.owner_of(hint).await?;
-        let link = self.link_to(&owner).await?;
-        let imported = self.import_from(&owner, &link, name, how).await;
-        let id = imported.map_err(|why| of_refusal(&format!("import of {}", shown(path)), why))?;
-        self.keep_refreshing();
-        Imported::new(self, id, owner, link)
-            .ok_or_else(|| of_refusal(&format!("import of {}", shown(path)), SegmentRefusal::Stale))
+    pub(crate) fn import<'a>(
+        self: &'a Arc<Self>,
+        path: &'a str,
+        how: Lookup,
+    ) -> BoxFuture<'a, Result<Imported, Exception>> {
+        Box::pin(async move {
+            let Some((hint, name)) = path.split_once('/').filter(|(hint, name)| !hint.is_empty() && !name.is_empty())
+            else {
+                let text = format!("{:?} names no segment; write OWNER/NAME", shown(path));
+                return Err(Exception::new(names::BAD_PARAMETERS, Fault::Caller, text));
+            };
+            if name.len() > NAME_BYTES_MAX {
+                return Err(of_refusal(&format!("import of {}", shown(path)), SegmentRefusal::UnknownName));
+            }
+            let owner = self.owner_of(hint).await?;
+            let link = self.link_to(&owner).await?;
+            let imported = self.import_from(&owner, &link, name, how).await;
+            let id = imported.map_err(|why| of_refusal(&format!("import of {}", shown(path)), why))?;
+            self.keep_refreshing();
+            Imported::new(self, id, owner, link)
+                .ok_or_else(|| of_refusal(&format!("import of {}", shown(path)), SegmentRefusal::Stale))
+        })
     }
 
     /// Imports what a grant allows, without a look-up, since the grant says where it is.
-    pub(crate) async fn import_granted(
-        self: &Arc<Self>,
+    pub(crate) fn import_granted<'a>(
+        self: &'a Arc<Self>,
         owner: NodeRef,
-        granted: &Granted,
-    ) -> Result<Imported, Exception> {
-        let owner = Arc::new(owner);
-        let link = self.link_to(&owner).await?;
-        let entry = SegmentEntry {
-            name: format!("grant {:x}", granted.at.grant.unwrap_or_default()),
-            number: granted.at.number,
-            generation: granted.at.generation,
-            bytes: granted.bytes,
-            rights: catena_wire::Rights::NONE,
-        };
-        let id = self.segments.machine().importer.imports.import(owner.id, entry, None, granted.at.grant);
-        let refused = |why| of_refusal("import of a grant", why);
-        Imported::new(self, id.map_err(refused)?, owner, link).ok_or_else(|| refused(SegmentRefusal::Stale))
+        granted: &'a Granted,
+    ) -> BoxFuture<'a, Result<Imported, Exception>> {
+        Box::pin(async move {
+            let owner = Arc::new(owner);
+            let link = self.link_to(&owner).await?;
+            let entry = SegmentEntry {
+                name: format!("grant {:x}", granted.at.grant.unwrap_or_default()),
+                number: granted.at.number,
+                generation: granted.at.generation,
+                bytes: granted.bytes,
+                rights: catena_wire::Rights::NONE,
+            };
+            let id = self.segments.machine().importer.imports.import(owner.id, entry, None, granted.at.grant);
+            let refused = |why| of_refusal("import of a grant", why);
+            Imported::new(self, id.map_err(refused)?, owner, link).ok_or_else(|| refused(SegmentRefusal::Stale))
+        })
     }
 
     /// The same for a whole segment that its owner lends to this node alone, to be mapped.
-    pub(crate) async fn import_lent(
-        self: &Arc<Self>,
+    pub(crate) fn import_lent<'a>(
+        self: &'a Arc<Self>,
         owner: NodeRef,
-        granted: &Granted,
-    ) -> Result<Imported, Exception> {
-        Ok(self.import_granted(owner, granted).await?.mappable())
+        granted: &'a Granted,
+    ) -> BoxFuture<'a, Result<Imported, Exception>> {
+        Box::pin(async move { Ok(self.import_granted(owner, granted).await?.mappable()) })
     }
 
     /// The segments of a node that this one may use.
-    pub(crate) async fn segments_of(self: &Arc<Self>, hint: &str) -> Result<Vec<SegmentEntry>, Exception> {
-        let owner = self.owner_of(hint).await?;
-        let link = self.link_to(&owner).await?;
-        let refused = |why| of_refusal(&format!("listing of the segments of {}", shown(hint)), why);
-        let (mut all, mut first) = (Vec::new(), 0);
-        while all.len() < LISTED_MAX {
-            let hub = &self.segments;
-            let by = (owner.id, link.id());
-            let asked = ask(hub, &link, |machine, waiter| machine.importer.list(hub.now(), by, first, waiter));
-            let Answer::Listing(some) = asked.map_err(refused)?.outcome().await.map_err(refused)? else {
-                return Err(refused(SegmentRefusal::BadAnswer));
-            };
-            // Numbers must rise, or a lying owner could keep this loop going for ever.
-            match some.last().map(|last| last.number) {
-                Some(last) if last >= first => first = last.saturating_add(1),
-                _ => break,
+    pub(crate) fn segments_of<'a>(
+        self: &'a Arc<Self>,
+        hint: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<SegmentEntry>, Exception>> {
+        Box::pin(async move {
+            let owner = self.owner_of(hint).await?;
+            let link = self.link_to(&owner).await?;
+            let refused = |why| of_refusal(&format!("listing of the segments of {}", shown(hint)), why);
+            let (mut all, mut first) = (Vec::new(), 0);
+            while all.len() < LISTED_MAX {
+                let hub = &self.segments;
+                let by = (owner.id, link.id());
+                let asked = ask(hub, &link, |machine, waiter| machine.importer.list(hub.now(), by, first, waiter));
+                let Answer::Listing(some) = asked.map_err(refused)?.outcome().await.map_err(refused)? else {
+                    return Err(refused(SegmentRefusal::BadAnswer));
+                };
+                // Numbers must rise, or a lying owner could keep this loop going for ever.
+                match some.last().map(|last| last.number) {
+                    Some(last) if last >= first => first = last.saturating_add(1),
+                    _ => break,
+                }
+                all.extend(some);
             }
-            all.extend(some);
-        }
-        Ok(all)
+            Ok(all)
+        })
     }
 
     /// The node that a hint stands for.
@@ -296,14 +311,19 @@ impl Shell {
     }
 
     /// Compares every import with what its owner exports now (section 4.1); accesses to those that are gone fail from now on without a message.
-    pub(crate) async fn refresh_imports(self: &Arc<Self>) {
-        let all: Vec<(ImportId, Import)> = {
-            let machine = self.segments.machine();
-            let live =
-                machine.importer.imports.all().filter(|(_, import)| import.stale.is_none() && import.grant.is_none());
-            live.map(|(id, import)| (id, import.clone())).collect()
-        };
-        stream::iter(all).for_each_concurrent(REFRESHES_AT_ONCE_MAX, |(id, import)| self.refresh(id, import)).await;
+    pub(crate) fn refresh_imports<'a>(self: &'a Arc<Self>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let all: Vec<(ImportId, Import)> = {
+                let machine = self.segments.machine();
+                let live = machine
+                    .importer
+                    .imports
+                    .all()
+                    .filter(|(_, import)| import.stale.is_none() && import.grant.is_none());
+                live.map(|(id, import)| (id, import.clone())).collect()
+            };
+            stream::iter(all).for_each_concurrent(REFRESHES_AT_ONCE_MAX, |(id, import)| self.refresh(id, import)).await;
+        })
     }
 
     async fn refresh(self: &Arc<Self>, id: ImportId, import: Import) {

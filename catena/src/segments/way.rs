@@ -9,6 +9,8 @@ use std::{
 use catena_segment::{Attached, Bell, Reached};
 use catena_wire::{Exception, SegmentRefusal};
 
+use futures_util::future::BoxFuture;
+
 use super::{
     Imported, Wish, door,
     errors::{of_memory, of_refusal},
@@ -90,54 +92,58 @@ impl Imported {
     }
 
     /// The way that a READ of the whole segment would take, without doing one, and why it is not a faster one, as text for people.
-    pub async fn explain(&self) -> (Way, String) {
-        let wants = Wants { bytes: self.inner.bytes, write: false, wish: Wish::default() };
-        let chosen = match self.near_for(false).await {
-            true => Chosen::Near,
-            false => self.choose(wants).await,
-        };
-        let way = match chosen {
-            Chosen::Near => Way::SharedMemory,
-            Chosen::Remote(_) => Way::Rdma,
-            Chosen::Link => Way::Link,
-        };
-        let hub = &self.inner.shell.segments;
-        let elsewhere = || match hub.host {
-            None => "this node shares no memory",
-            Some(_) => "its owner is on another host, or shares no memory",
-        };
-        let least = hub.policy.remote_bytes_min;
-        let text = match (way, &hub.remote) {
-            (Way::SharedMemory, _) => "mapped on this host".to_owned(),
-            (Way::Rdma, Some(remote)) => {
-                format!("{}, {}; accesses below {least} bytes go by the link", elsewhere(), remote.name())
-            }
-            (_, None) => format!("{}; no RDMA here", elsewhere()),
-            (_, Some(_)) if self.inner.bytes < least => {
-                format!("{}; shorter than what goes by RDMA, {least} bytes", elsewhere())
-            }
-            (_, Some(remote)) => {
-                let why = self.ways().why.clone();
-                format!("{}; {}: {}", elsewhere(), remote.name(), why.as_deref().unwrap_or("not now"))
-            }
-        };
-        (way, text)
+    pub fn explain<'a>(&'a self) -> BoxFuture<'a, (Way, String)> {
+        Box::pin(async move {
+            let wants = Wants { bytes: self.inner.bytes, write: false, wish: Wish::default() };
+            let chosen = match self.near_for(false).await {
+                true => Chosen::Near,
+                false => self.choose(wants).await,
+            };
+            let way = match chosen {
+                Chosen::Near => Way::SharedMemory,
+                Chosen::Remote(_) => Way::Rdma,
+                Chosen::Link => Way::Link,
+            };
+            let hub = &self.inner.shell.segments;
+            let elsewhere = || match hub.host {
+                None => "this node shares no memory",
+                Some(_) => "its owner is on another host, or shares no memory",
+            };
+            let least = hub.policy.remote_bytes_min;
+            let text = match (way, &hub.remote) {
+                (Way::SharedMemory, _) => "mapped on this host".to_owned(),
+                (Way::Rdma, Some(remote)) => {
+                    format!("{}, {}; accesses below {least} bytes go by the link", elsewhere(), remote.name())
+                }
+                (_, None) => format!("{}; no RDMA here", elsewhere()),
+                (_, Some(_)) if self.inner.bytes < least => {
+                    format!("{}; shorter than what goes by RDMA, {least} bytes", elsewhere())
+                }
+                (_, Some(remote)) => {
+                    let why = self.ways().why.clone();
+                    format!("{}; {}: {}", elsewhere(), remote.name(), why.as_deref().unwrap_or("not now"))
+                }
+            };
+            (way, text)
+        })
     }
 
     /// Whether the segment is mapped here; asks the owner for it if need be.
     pub(super) async fn near_for(&self, write: bool) -> bool {
-        self.on_pages(write, |_| ()).is_some() || Box::pin(self.come_near(write)).await
+        self.on_pages(write, |_| ()).is_some() || self.come_near(write).await
     }
 
     /// Chooses the way of an access for which the mapped pages, if there are any, do not suffice.
-    pub(super) async fn choose(&self, wants: Wants) -> Chosen {
-        if self.come_near(wants.write).await {
-            return Chosen::Near;
-        }
-        match self.remote_for(wants).await {
-            Some(reached) => Chosen::Remote(reached),
-            None => Chosen::Link,
-        }
+    pub(super) fn choose<'a>(&'a self, wants: Wants) -> BoxFuture<'a, Chosen> {
+        Box::pin(async move {
+            if self.come_near(wants.write).await {
+                return Chosen::Near;
+            }
+            match self.remote_for(wants).await {
+                Some(reached) => Chosen::Remote(reached),
+                None => Chosen::Link,
+            }
+        })
     }
 
     fn ways(&self) -> std::sync::RwLockReadGuard<'_, Ways> {
@@ -186,25 +192,27 @@ impl Imported {
     }
 
     /// Asks the owner to share its memory, unless it refused a moment ago.
-    async fn come_near(&self, write: bool) -> bool {
-        let lately = self.ways().near_refused.is_some_and(|since| since.elapsed() < ASK_AGAIN);
-        if lately || !self.inner.maps || self.inner.shell.segments.host.is_none() {
-            return false;
-        }
-        // An access in memory must not overtake writes that are under way over the link.
-        if !self.inner.shell.segments.machine().importer.imports.is_flushed(self.inner.id) {
-            return false;
-        }
-        let near = self.attach(write).await;
-        let mut ways = self.ways_mut();
-        let Some(near) = near else {
-            ways.near_refused = Some(Instant::now());
-            return false;
-        };
-        let enough = near.is_writable() || !write;
-        ways.near_refused = (!enough).then(Instant::now);
-        ways.near = self.inner.firsts[usize::from(near.is_writable())].set(Arc::new(near)).err();
-        enough
+    fn come_near<'a>(&'a self, write: bool) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let lately = self.ways().near_refused.is_some_and(|since| since.elapsed() < ASK_AGAIN);
+            if lately || !self.inner.maps || self.inner.shell.segments.host.is_none() {
+                return false;
+            }
+            // An access in memory must not overtake writes that are under way over the link.
+            if !self.inner.shell.segments.machine().importer.imports.is_flushed(self.inner.id) {
+                return false;
+            }
+            let near = self.attach(write).await;
+            let mut ways = self.ways_mut();
+            let Some(near) = near else {
+                ways.near_refused = Some(Instant::now());
+                return false;
+            };
+            let enough = near.is_writable() || !write;
+            ways.near_refused = (!enough).then(Instant::now);
+            ways.near = self.inner.firsts[usize::from(near.is_writable())].set(Arc::new(near)).err();
+            enough
+        })
     }
 
     /// Unmaps pages that are not the segment's any more.

@@ -14,6 +14,7 @@ use std::{
 use catena_core::Instance;
 use catena_net::{Link, Measured, NetError, Place};
 use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
@@ -182,17 +183,19 @@ impl Shell {
     }
 
     /// Asks the nodes of the mesh; returns all that they know, what this node serves, and what linked nodes announce.
-    pub(crate) async fn survey(self: &Arc<Self>) -> Vec<ServiceEntry> {
-        let asked: FuturesUnordered<_> = self.mesh_peers().into_iter().map(|peer| self.list(peer)).collect();
-        let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
-        let mut all = self.own_services();
-        all.extend(self.peers.all());
-        all.extend(listings.into_iter().flatten());
-        let others = all.iter().filter(|entry| entry.node.name != self.me.name);
-        others.for_each(|entry| self.core().note_replica(&entry.service));
-        all.sort_by(|a, b| (&a.service, a.node.id).cmp(&(&b.service, b.node.id)));
-        all.dedup_by(|a, b| a.service == b.service && a.node.id == b.node.id);
-        all
+    pub(crate) fn survey<'a>(self: &'a Arc<Self>) -> BoxFuture<'a, Vec<ServiceEntry>> {
+        Box::pin(async move {
+            let asked: FuturesUnordered<_> = self.mesh_peers().into_iter().map(|peer| self.list(peer)).collect();
+            let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
+            let mut all = self.own_services();
+            all.extend(self.peers.all());
+            all.extend(listings.into_iter().flatten());
+            let others = all.iter().filter(|entry| entry.node.name != self.me.name);
+            others.for_each(|entry| self.core().note_replica(&entry.service));
+            all.sort_by(|a, b| (&a.service, a.node.id).cmp(&(&b.service, b.node.id)));
+            all.dedup_by(|a, b| a.service == b.service && a.node.id == b.node.id);
+            all
+        })
     }
 
     pub(super) fn instance(&self, entry: &ServiceEntry) -> Instance {

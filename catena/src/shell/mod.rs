@@ -32,6 +32,7 @@ use catena_directory::{Registry, Resolver};
 use catena_guest::Sandbox;
 use catena_net::{Endpoint, Lease, MemoryBudget, Topology};
 use catena_wire::{ChainId, Exception, Fault, NodeId, NodeRef, ResolverAnswer, ServiceEntry, StepKey, Value, names};
+use futures_util::future::BoxFuture;
 use tokio::{
     runtime::Handle,
     sync::{Notify, OnceCell, Semaphore, oneshot},
@@ -218,11 +219,13 @@ impl Shell {
     }
 
     /// Withdraws its services, sends what is queued, and closes the links within `grace`.
-    pub(crate) async fn close(self: &Arc<Self>, grace: Duration) {
-        let _ = tokio::time::timeout(grace.min(WITHDRAWING_MAX), self.announce(Vec::new())).await;
-        if let Some(endpoint) = self.endpoint() {
-            endpoint.close(grace).await;
-        }
+    pub(crate) fn close<'a>(self: &'a Arc<Self>, grace: Duration) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let _ = tokio::time::timeout(grace.min(WITHDRAWING_MAX), self.announce(Vec::new())).await;
+            if let Some(endpoint) = self.endpoint() {
+                endpoint.close(grace).await;
+            }
+        })
     }
 
     /// Whether links are shaped, so that nodes on this host count as if they were elsewhere.

@@ -12,6 +12,7 @@ use std::{
 
 use catena_directory::Announcement;
 use catena_wire::{Exception, Fault, Hello, Message, NodeRef, ServiceEntry, names};
+use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 
 use super::{Shell, entry_of};
@@ -123,22 +124,24 @@ impl Shell {
     }
 
     /// Stops serving a service. Waits up to `drain_max` until calls that have begun are finished; if some still run after that, returns an error.
-    pub(crate) async fn withdraw_service(
-        self: &Arc<Self>,
-        name: &str,
+    pub(crate) fn withdraw_service<'a>(
+        self: &'a Arc<Self>,
+        name: &'a str,
         drain_max: Duration,
-    ) -> Result<Arc<Service>, Exception> {
-        let service = self.served(name)?;
-        self.leave(name, None);
-        self.moved(name, None);
-        let drained = self.drained(name, drain_max).await;
-        self.offering.remove(name);
-        self.tell_of_services();
-        if !drained {
-            let message = format!("{name} is withdrawn, and still runs after {} ms", drain_max.as_millis());
-            return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message));
-        }
-        Ok(service)
+    ) -> BoxFuture<'a, Result<Arc<Service>, Exception>> {
+        Box::pin(async move {
+            let service = self.served(name)?;
+            self.leave(name, None);
+            self.moved(name, None);
+            let drained = self.drained(name, drain_max).await;
+            self.offering.remove(name);
+            self.tell_of_services();
+            if !drained {
+                let message = format!("{name} is withdrawn, and still runs after {} ms", drain_max.as_millis());
+                return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message));
+            }
+            Ok(service)
+        })
     }
 
     fn served(&self, name: &str) -> Result<Arc<Service>, Exception> {
@@ -218,9 +221,10 @@ impl Shell {
     }
 
     /// Tells all resolvers concurrently.
-    pub(super) async fn announce(self: &Arc<Self>, services: Vec<ServiceEntry>) {
-        let own = Announcement { node: self.me.clone(), services };
-        let telling = self.resolvers().into_iter().map(|resolver| {
+    pub(super) fn announce<'a>(self: &'a Arc<Self>, services: Vec<ServiceEntry>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let own = Announcement { node: self.me.clone(), services };
+            let telling = self.resolvers().into_iter().map(|resolver| {
             let own = own.clone();
             async move {
                 let told = tokio::time::timeout(ANNOUNCE_TIMEOUT, resolver.announce(&own)).await;
@@ -233,7 +237,8 @@ impl Shell {
                 }
             }
         });
-        futures_util::future::join_all(telling).await;
+            futures_util::future::join_all(telling).await;
+        })
     }
 
     /// A peer announces what it serves from now on.

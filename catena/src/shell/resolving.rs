@@ -10,6 +10,7 @@ use catena_wire::{
     names,
 };
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::{Shell, lock, mesh_names::MeshResolver};
@@ -98,29 +99,34 @@ impl Shell {
     }
 
     /// Finds the node that takes a service's messages, and a link to it: where it is known to be, else by a look-up.
-    pub(crate) async fn locate(self: &Arc<Self>, service: &str) -> Result<(Arc<NodeRef>, Arc<Link>), Exception> {
-        let mut avoid = Vec::new();
-        loop {
-            let known = self.core().place_of(service).map(|place| Arc::clone(&place.node));
-            let node = match known.filter(|node| !avoid.contains(&node.id)) {
-                Some(node) => node,
-                None => {
-                    let (place, _) = self.look_up(service, &avoid).await?;
-                    let node = Arc::clone(&place.node);
-                    self.core().learn(service, place);
-                    node
+    pub(crate) fn locate<'a>(
+        self: &'a Arc<Self>,
+        service: &'a str,
+    ) -> BoxFuture<'a, Result<(Arc<NodeRef>, Arc<Link>), Exception>> {
+        Box::pin(async move {
+            let mut avoid = Vec::new();
+            loop {
+                let known = self.core().place_of(service).map(|place| Arc::clone(&place.node));
+                let node = match known.filter(|node| !avoid.contains(&node.id)) {
+                    Some(node) => node,
+                    None => {
+                        let (place, _) = self.look_up(service, &avoid).await?;
+                        let node = Arc::clone(&place.node);
+                        self.core().learn(service, place);
+                        node
+                    }
+                };
+                if node.id == self.me.id {
+                    let text = format!("{service} is served here, and takes no messages: open a mailbox for it");
+                    return Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, text));
                 }
-            };
-            if node.id == self.me.id {
-                let text = format!("{service} is served here, and takes no messages: open a mailbox for it");
-                return Err(Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, text));
+                if let Some(link) = self.dial(&node).await {
+                    return Ok((node, link));
+                }
+                self.core().on_not_there(service, node.id);
+                avoid.push(node.id);
             }
-            if let Some(link) = self.dial(&node).await {
-                return Ok((node, link));
-            }
-            self.core().on_not_there(service, node.id);
-            avoid.push(node.id);
-        }
+        })
     }
 
     /// What the node at this location says of itself. `None`: no node is there, it is another one, or it does not serve this.
@@ -182,33 +188,40 @@ impl Shell {
     }
 
     /// What each resolver says of a service. For the mesh, another node is told only what is known here: otherwise nodes would ask each other in circles.
-    pub(crate) async fn resolvers_say(self: &Arc<Self>, service: &str) -> Vec<ResolverAnswer> {
-        let mut said = Vec::new();
-        for resolver in self.resolvers().into_iter().take(RESOLVERS_MAX) {
-            let name = resolver.name().to_owned();
-            let answer = match name == MeshResolver::NAME {
-                true => Ok(self.mesh_knows(service, &[]).await),
-                false => ask(&*resolver, service, &[]).await,
-            };
-            said.push(match answer {
-                Err(why) => ResolverAnswer { resolver: name, age_us: None, at: Vec::new(), note: Some(why.0) },
-                Ok(answer) => ResolverAnswer {
-                    resolver: name,
-                    age_us: answer.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
-                    at: answer.at.iter().take(INSTANCES_MAX).map(sighting).collect(),
-                    note: answer.note,
-                },
-            });
-        }
-        said
+    pub(crate) fn resolvers_say<'a>(self: &'a Arc<Self>, service: &'a str) -> BoxFuture<'a, Vec<ResolverAnswer>> {
+        Box::pin(async move {
+            let mut said = Vec::new();
+            for resolver in self.resolvers().into_iter().take(RESOLVERS_MAX) {
+                let name = resolver.name().to_owned();
+                let answer = match name == MeshResolver::NAME {
+                    true => Ok(self.mesh_knows(service, &[]).await),
+                    false => ask(&*resolver, service, &[]).await,
+                };
+                said.push(match answer {
+                    Err(why) => ResolverAnswer { resolver: name, age_us: None, at: Vec::new(), note: Some(why.0) },
+                    Ok(answer) => ResolverAnswer {
+                        resolver: name,
+                        age_us: answer.age.map(|age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX)),
+                        at: answer.at.iter().take(INSTANCES_MAX).map(sighting).collect(),
+                        note: answer.note,
+                    },
+                });
+            }
+            said
+        })
     }
 
     /// Asks the node that this one joined for the answers of its resolvers.
-    pub(crate) async fn ask_joined(self: &Arc<Self>, service: &str) -> Result<Vec<ResolverAnswer>, Exception> {
-        match self.mesh_peers().into_iter().next() {
-            Some(peer) => self.ask_resolvers(peer, service).await,
-            None => Err(silent()),
-        }
+    pub(crate) fn ask_joined<'a>(
+        self: &'a Arc<Self>,
+        service: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<ResolverAnswer>, Exception>> {
+        Box::pin(async move {
+            match self.mesh_peers().into_iter().next() {
+                Some(peer) => self.ask_resolvers(peer, service).await,
+                None => Err(silent()),
+            }
+        })
     }
 
     /// Asks another node for the answers of its resolvers.

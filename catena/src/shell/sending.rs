@@ -9,6 +9,8 @@ use catena_core::{Receipt, Undelivered, Urgency};
 use catena_net::{Lease, Link, LinkError, Message, Place};
 use catena_wire::{Encoded, NodeId, NodeRef};
 
+use futures_util::future::BoxFuture;
+
 use super::{Shell, lock};
 
 /// What a message that waits for a dial is charged in addition to its own bytes.
@@ -92,20 +94,22 @@ impl Shell {
     }
 
     /// A link to this very run of the node: another run at its address remembers none of its steps.
-    pub(crate) async fn dial(&self, to: &NodeRef) -> Option<Arc<Link>> {
-        let endpoint = self.endpoint()?;
-        if let Some(link) = endpoint.link_to_node(to.id.0) {
-            return Some(link);
-        }
-        let place = Place { address: to.address.clone()?, site: to.site.clone() };
-        let leave = self.dials.leave(&place.address).await?;
-        // Both nodes may dial at the same time; then only one of the two links remains.
-        let dialled = endpoint.link_introduced(&place).await.ok();
-        let link = dialled
-            .filter(|link| link.identity().is_some_and(|identity| identity.node == to.id.0))
-            .or_else(|| endpoint.link_to_node(to.id.0))?;
-        leave.reached();
-        Some(link)
+    pub(crate) fn dial<'a>(&'a self, to: &'a NodeRef) -> BoxFuture<'a, Option<Arc<Link>>> {
+        Box::pin(async move {
+            let endpoint = self.endpoint()?;
+            if let Some(link) = endpoint.link_to_node(to.id.0) {
+                return Some(link);
+            }
+            let place = Place { address: to.address.clone()?, site: to.site.clone() };
+            let leave = self.dials.leave(&place.address).await?;
+            // Both nodes may dial at the same time; then only one of the two links remains.
+            let dialled = endpoint.link_introduced(&place).await.ok();
+            let link = dialled
+                .filter(|link| link.identity().is_some_and(|identity| identity.node == to.id.0))
+                .or_else(|| endpoint.link_to_node(to.id.0))?;
+            leave.reached();
+            Some(link)
+        })
     }
 
     fn undelivered(self: &Arc<Self>, receipt: Receipt, why: Undelivered) {
