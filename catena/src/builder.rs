@@ -19,7 +19,7 @@ use catena_net::{
 use catena_segment::RemoteMemory;
 use catena_wire::{Exception, FUNCTIONS_MAX, Fault, NAME_BYTES_MAX, NodeId, NodeRef, names};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 
 use crate::{
     Client, Node, Service, StepStoreLimits,
@@ -403,9 +403,9 @@ impl NodeBuilder {
         Box::pin(async move {
             let seeds = self.join.clone();
             let shell = self.open().await?;
-            // In their order: a service's proxy is found if it was joined before that service's node.
-            for seed in &seeds {
-                match shell.join(seed).await {
+            let joined = join_all(seeds.iter().map(|seed| shell.join(seed))).await;
+            for (seed, joined) in seeds.iter().zip(joined) {
+                match joined {
                     Err(why) if must_join => return Err(why.into()),
                     Err(why) => {
                         tracing::warn!(address = %seed.address, %why, "not joined yet; trying again every second");

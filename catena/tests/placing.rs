@@ -41,10 +41,13 @@ async fn a_server_that_runs_no_foreign_code_has_its_chains_run_at_its_proxy() {
     // Whatever else is said of its protocol, and when.
     let a = node("a", "a", &[&proxy], |builder| builder.chaining_proxy(address).policy(Policy::default())).await;
     let b = node("b", "b", &[&proxy, &a], |builder| builder).await;
-    let client = client(&[&proxy, &a, &b]).await;
-    let (got, path) = run(&client, BOTH).await;
-    assert_eq!(got, json!(["a", "b"]));
-    assert_eq!(path, ["client", "proxy", "b"], "the function was never at a");
+    // Whichever of the two is met first, and also if the proxy is not met at all.
+    for joined in [&[&proxy, &a, &b][..], &[&a, &b, &proxy], &[&b, &a]] {
+        let client = client(joined).await;
+        let (got, path) = run(&client, BOTH).await;
+        assert_eq!(got, json!(["a", "b"]));
+        assert_eq!(path, ["client", "proxy", "b"], "the function was never at a");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

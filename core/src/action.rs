@@ -389,9 +389,10 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// An instance as a node announces it. The node names a proxy by its address only, which the shell has to look up.
-    pub(crate) fn of(entry: ServiceEntry) -> Self {
-        Self { node: Arc::new(entry.node), proxy: None, kinds: entry.kinds }
+    /// An instance as a node announces it. `None`: it has a proxy, which the node names by its address alone, so the shell has to look it up.
+    pub(crate) fn of(entry: ServiceEntry) -> Option<Self> {
+        let ServiceEntry { node, kinds, proxy, .. } = entry;
+        proxy.is_none().then(|| Self { node: Arc::new(node), proxy: None, kinds })
     }
 }
 

@@ -250,9 +250,11 @@ impl Ground {
         self.directory.not_there(service, from);
         match whither {
             Whither::There(entry) if entry.service == service && entry.node.id != from => {
-                let place = Instance::of(*entry);
-                self.directory.learn(service, place.clone(), &self.policy);
-                return Some(place);
+                if let Some(place) = Instance::of(*entry) {
+                    self.directory.learn(service, place.clone(), &self.policy);
+                    return Some(place);
+                }
+                self.directory.look_up(&mut self.out, service, waiter, excluded);
             }
             Whither::Moving(us) => {
                 let until = self.now.after(us.min(self.policy.moving_wait_us_max));

@@ -11,6 +11,9 @@ use catena_wire::Rights;
 
 use super::notices::Notices;
 
+/// Segments of at least so many bytes are on pages that others may map from the start.
+const SHARED_BYTES_MIN: u64 = 1 << 20;
+
 /// A segment's bytes, in whichever pages they are now.
 #[derive(Debug)]
 pub(crate) struct Exported {
@@ -44,6 +47,14 @@ impl Pages {
     }
 }
 
+/// What everybody may do with the pages.
+fn mode_of(how: &Export) -> Mode {
+    match how.anyone.include(Rights::WRITE) || how.anyone.include(Rights::CAS) {
+        true => Mode::Writable,
+        false => Mode::ReadOnly,
+    }
+}
+
 /// How processes that share the pages see what to notify of: two bits for reads, two for writes.
 pub(super) const fn flags_of(how: &Export) -> u64 {
     const fn bits(notify: Notify) -> u64 {
@@ -71,11 +82,27 @@ impl Exported {
         Arc::new(Self { how, pages: RwLock::new(pages), notices: Notices::default() })
     }
 
-    /// Zeroed pages of this size, to be mapped by a partner. They take no memory until they are touched.
+    /// A segment of zeros. A large one that others may map (`may_share`) is on pages for that from the start: to move it there once they import it would take
+    /// long, and whoever used it meanwhile would wait.
+    pub(crate) fn zeros(bytes: u64, how: Export, may_share: bool) -> Result<Arc<Self>, MemoryError> {
+        if may_share
+            && bytes >= SHARED_BYTES_MIN
+            && let Ok(mapped) = Self::mapped(bytes, mode_of(&how), how)
+        {
+            return Ok(mapped);
+        }
+        Ok(Self::new(Memory::own(bytes)?, how))
+    }
+
+    /// Zeroed pages of this size, to be mapped by a partner.
     pub(crate) fn lent(bytes: u64) -> Result<Arc<Self>, MemoryError> {
         // Not sealed against writing, so that they can be given back to the system whatever the partner does; what it may spoil is read by that partner alone.
-        let (shared, memory) = Shared::zeros(bytes, Mode::Writable, false)?;
-        let how = Export::default();
+        Self::mapped(bytes, Mode::Writable, Export::default())
+    }
+
+    /// Zeroed pages that others may map. They take no memory until they are touched.
+    fn mapped(bytes: u64, mode: Mode, how: Export) -> Result<Arc<Self>, MemoryError> {
+        let (shared, memory) = Shared::zeros(bytes, mode, false)?;
         shared.set_flags(flags_of(&how));
         let pages =
             Pages { memory: Arc::new(memory), shared: Some(shared), offers: Vec::new(), locked: false, round: 0 };
@@ -118,8 +145,7 @@ impl Exported {
 
     /// A view of the pages, already placed where they stay when others import them with everybody's rights.
     pub(crate) fn view(&self) -> Result<View, MemoryError> {
-        let write = self.how.anyone.include(Rights::WRITE) || self.how.anyone.include(Rights::CAS);
-        self.share(write, self.approved())?;
+        self.share(mode_of(&self.how) == Mode::Writable, self.approved())?;
         self.hold().memory.view().ok_or(MemoryError::Foreign("is not shared"))
     }
 

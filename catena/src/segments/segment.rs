@@ -65,8 +65,8 @@ impl Segment {
             let limit = catena_core::segments::ExportError::Limit("segment_bytes_max");
             return Err(of_export(name, &limit));
         }
-        let memory = Memory::own(bytes).map_err(|why| of_memory(&why))?;
-        Self::of(hub, name, Exported::new(memory, how), how)
+        let exported = Exported::zeros(bytes, how, hub.host.is_some()).map_err(|why| of_memory(&why))?;
+        Self::of(hub, name, exported, how)
     }
 
     /// A segment of these bytes, which never change: for partners that get grants of parts of it.

@@ -31,6 +31,8 @@ const LINKED_MAX: usize = 256;
 pub(super) const SERVICES_PER_PEER_MAX: usize = 256;
 /// The most entries of one listing, sent or received.
 pub(super) const LISTING_ENTRIES_MAX: usize = 4_096;
+/// For how long a service counts as one without its proxy after that could not be reached.
+const PROXY_AGAIN: Duration = Duration::from_secs(10);
 /// How often to look for nodes of the mesh that are not linked.
 const ROUND_EVERY: Duration = Duration::from_secs(1);
 
@@ -84,8 +86,9 @@ impl Shell {
             if node.name != self.me.name {
                 core.note_replica(service);
             }
-            // The known instance is as good: a service that is moved for no reason loses what its node remembers.
-            if !core.knows(service) {
+            // The known instance is as good: a service that is moved for no reason loses what its node remembers. Whose proxy is not known is looked up when
+            // it is used.
+            if let (false, Some(instance)) = (core.knows(service), instance) {
                 core.learn(service, instance);
             }
         }
@@ -198,9 +201,31 @@ impl Shell {
         })
     }
 
-    pub(super) fn instance(&self, entry: &ServiceEntry) -> Instance {
-        let proxy = entry.proxy.as_ref().and_then(|proxy| self.peers.at_address(proxy.address.as_deref()?));
-        Instance { node: Arc::new(entry.node.clone()), proxy: proxy.map(Arc::new), kinds: entry.kinds.clone() }
+    /// `None`: its proxy is not linked.
+    fn instance(&self, entry: &ServiceEntry) -> Option<Instance> {
+        let proxy = match entry.proxy.as_ref().and_then(|proxy| proxy.address.as_deref()) {
+            Some(address) => Some(self.peers.at_address(address)?),
+            None => None,
+        };
+        Some(instance(entry, proxy))
+    }
+
+    /// An instance, for which its proxy is dialled if it is not linked. If the proxy cannot be reached, what is returned has none, and counts for a short time.
+    pub(super) async fn instance_with_proxy(
+        &self,
+        entry: &ServiceEntry,
+        ttl: Option<Duration>,
+    ) -> (Instance, Option<Duration>) {
+        if let Some(instance) = self.instance(entry) {
+            return (instance, ttl);
+        }
+        let address = entry.proxy.as_ref().and_then(|proxy| proxy.address.as_deref()).unwrap_or_default();
+        let proxy = match self.link_at(address, None).await {
+            Some(link) => self.peer_of(&link).await,
+            None => None,
+        };
+        let ttl = if proxy.is_some() { ttl } else { Some(ttl.unwrap_or(PROXY_AGAIN).min(PROXY_AGAIN)) };
+        (instance(entry, proxy), ttl)
     }
 
     /// The distance to a node, by the best measurement over its links; values that are not measured yet come from the shaped topology, if there is one.
@@ -230,6 +255,10 @@ impl Shell {
             self.runtime.spawn(keep_joined(Arc::downgrade(self), seed));
         }
     }
+}
+
+fn instance(entry: &ServiceEntry, proxy: Option<Arc<NodeRef>>) -> Instance {
+    Instance { node: Arc::new(entry.node.clone()), proxy, kinds: entry.kinds.clone() }
 }
 
 /// A task for each seed: one that does not answer delays no other.

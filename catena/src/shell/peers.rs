@@ -145,10 +145,9 @@ impl Peers {
     }
 
     /// The node that listens at this address, if it is linked.
-    pub(super) fn at_address(&self, address: &str) -> Option<NodeRef> {
+    pub(super) fn at_address(&self, address: &str) -> Option<Arc<NodeRef>> {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
-        let at = links.values().find(|peer| peer.node.address.as_deref() == Some(address));
-        at.map(|peer| (*peer.node).clone())
+        links.values().find(|peer| peer.node.address.as_deref() == Some(address)).map(|peer| Arc::clone(&peer.node))
     }
 
     /// Everything known, by name.

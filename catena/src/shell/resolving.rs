@@ -2,7 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use catena_core::{Instance, LookupId};
+use catena_core::{Instance, LookupId, Node as Core, Time};
 use catena_directory::{Answer, Location, ResolveError, Resolver};
 use catena_net::{Link, Place};
 use catena_wire::{
@@ -51,9 +51,7 @@ impl Shell {
                 Ok((place, ttl)) => {
                     let mut core = shell.core();
                     core.on_resolved(now, lookup, Ok(place));
-                    if let Some(ttl) = ttl {
-                        core.on_name_ttl(now, &service, u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
-                    }
+                    shorten(&mut core, now, &service, ttl);
                 }
                 Err(why) => shell.core().on_resolved(now, lookup, Err(why)),
             }
@@ -90,7 +88,7 @@ impl Shell {
                 }
                 match self.visit(service, &location, resolver.is_trusted()).await {
                     Some(entry) if avoid.contains(&entry.node.id) => passed.silent.push(entry.node.name),
-                    Some(entry) => return Ok((self.instance(&entry), answer.ttl)),
+                    Some(entry) => return Ok(self.instance_with_proxy(&entry, answer.ttl).await),
                     None => passed.silent.push(name_of(&location)),
                 }
             }
@@ -110,9 +108,11 @@ impl Shell {
                 let node = match known.filter(|node| !avoid.contains(&node.id)) {
                     Some(node) => node,
                     None => {
-                        let (place, _) = self.look_up(service, &avoid).await?;
+                        let (place, ttl) = self.look_up(service, &avoid).await?;
                         let node = Arc::clone(&place.node);
-                        self.core().learn(service, place);
+                        let (now, mut core) = (self.now(), self.core());
+                        core.learn(service, place);
+                        shorten(&mut core, now, service, ttl);
                         node
                     }
                 };
@@ -141,24 +141,27 @@ impl Shell {
         if trusted {
             self.dials.tell(address);
         }
-        let link = match run.and_then(|run| self.endpoint()?.link_to_node(run.0)) {
-            Some(link) => link,
-            None => {
-                let leave = self.dials.leave(address).await?;
-                let place = Place::new(address.clone());
-                let link = self.endpoint()?.link_introduced(&place);
-                let link = tokio::time::timeout(VISIT_TIMEOUT, link).await.ok()?.ok()?;
-                if run.is_none_or(|run| link.identity().is_some_and(|identity| identity.node == run.0)) {
-                    leave.reached();
-                }
-                link
-            }
-        };
+        let link = self.link_at(address, run).await?;
         let node = self.peer_of(&link).await?;
         if run.is_some_and(|run| run != node.id) {
             return None;
         }
         self.peers.entry(service, node.id)
+    }
+
+    /// A link with whoever listens at an address that others have named; `run` is the run of the node that is meant, if it is known.
+    pub(super) async fn link_at(&self, address: &str, run: Option<NodeId>) -> Option<Arc<Link>> {
+        if let Some(link) = run.and_then(|run| self.endpoint()?.link_to_node(run.0)) {
+            return Some(link);
+        }
+        let leave = self.dials.leave(address).await?;
+        let place = Place::new(address);
+        let link = self.endpoint()?.link_introduced(&place);
+        let link = clock::timeout(VISIT_TIMEOUT, link).await.ok()?.ok()?;
+        if run.is_none_or(|run| link.identity().is_some_and(|identity| identity.node == run.0)) {
+            leave.reached();
+        }
+        Some(link)
     }
 
     /// This node's resolvers, in the order in which they are asked.
@@ -274,6 +277,13 @@ async fn ask(resolver: &dyn Resolver, service: &str, avoid: &[NodeId]) -> Result
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => Err(ResolveError("it panicked; the message is in the node's log".to_owned())),
         Err(_) => Err(ResolveError(format!("no answer within {} s", RESOLVE_TIMEOUT.as_secs()))),
+    }
+}
+
+/// What was found for this name counts for so long only.
+fn shorten(core: &mut Core, now: Time, service: &str, ttl: Option<Duration>) {
+    if let Some(ttl) = ttl {
+        core.on_name_ttl(now, service, u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));
     }
 }
 

@@ -74,20 +74,19 @@ impl Directory {
             return None;
         }
         let waiters = lookup.map(|lookup| lookup.waiters).unwrap_or_default();
-        match whither {
+        let (place, avoid) = match whither {
             // The service may even be there again.
-            Whither::There(entry) if entry.service == service => {
-                let place = Instance::of(*entry);
-                self.names.learn(service, place.clone(), policy);
-                Some((place, waiters))
+            Whither::There(entry) if entry.service == service => (Instance::of(*entry), Vec::new()),
+            _ => (None, alloc::vec![from]),
+        };
+        let Some(place) = place else {
+            for waiter in waiters {
+                self.lookups.look_up(out, service, waiter, avoid.clone());
             }
-            _ => {
-                for waiter in waiters {
-                    self.lookups.look_up(out, service, waiter, alloc::vec![from]);
-                }
-                None
-            }
-        }
+            return None;
+        };
+        self.names.learn(service, place.clone(), policy);
+        Some((place, waiters))
     }
 
     /// The node may have restarted, or another node may serve by now what it served: that is looked up again.

@@ -107,8 +107,9 @@ impl Node {
             let whither = to.clone().map_or(Whither::Unknown, |entry| Whither::There(Box::new(entry)));
             let Ground { directory, policy, clock, me, .. } = &mut node.ground;
             directory.left_for(clock.now(), service, whither.clone(), policy);
-            if let Some(entry) = to.filter(|entry| entry.service == service && !directory.serves(service)) {
-                directory.learn(service, Instance::of(entry), policy);
+            let elsewhere = to.filter(|entry| entry.service == service && !directory.serves(service));
+            if let Some(place) = elsewhere.and_then(Instance::of) {
+                directory.learn(service, place, policy);
             }
             // Chains and calls of this node may wait for it as well.
             let me = me.id;

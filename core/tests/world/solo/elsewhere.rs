@@ -1,7 +1,7 @@
 //! Other instances, and what is known of the first ones: what may have been done, and what may have been spent.
 
 use catena_core::{Action, Policy, Undelivered};
-use catena_wire::{Fault, Message, ServiceEntry, names};
+use catena_wire::{Fault, Message, ServiceEntry, Whither, names};
 
 use super::*;
 
@@ -157,6 +157,21 @@ fn a_durable_function_behind_a_proxy_that_was_lost_is_not_asked_again() {
 }
 
 /// While a service is moved from here nobody else may know of it: whoever calls it from here asks nobody, and is told with all others.
+#[test]
+fn a_service_that_moved_to_a_node_with_a_proxy_is_looked_up_since_its_proxy_is_only_named_by_its_address() {
+    let mut node = node(Policy::default());
+    node.learn("there", instance(2));
+    node.call(NOW, "there", "f", Value::null(), Budget::new(1_000_000, 9), None);
+    let sent_to = sent(&actions(&mut node));
+    let [(NodeId(2), Message::Call { .. }, Receipt::Call(id))] = &sent_to[..] else { panic!("{sent_to:?}") };
+    let (service, to) = ("there".to_string(), (*node_ref(3)).clone());
+    let proxy = Some((*node_ref(0)).clone());
+    let entry = ServiceEntry { service, functions: vec!["f".into()], node: to, kinds: Kinds::default(), proxy };
+    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(*id, Whither::There(Box::new(entry))));
+    let asked = actions(&mut node);
+    assert!(matches!(asked[..], [Action::Resolve { .. }]), "{asked:?}");
+}
+
 #[test]
 fn chains_and_calls_of_a_node_that_moves_a_service_away_wait_for_it() {
     let mut node = node(Policy::default());
