@@ -11,8 +11,8 @@ use catena_wire::Rights;
 
 use super::notices::Notices;
 
-/// Segments of at least so many bytes are on pages that others may map from the start.
-const SHARED_BYTES_MIN: u64 = 1 << 20;
+/// Segments of at least so many bytes are on pages that others may map from the start. Such pages take two descriptors of the process, so it is for few.
+const SHARED_BYTES_MIN: u64 = 64 << 20;
 
 /// A segment's bytes, in whichever pages they are now.
 #[derive(Debug)]
