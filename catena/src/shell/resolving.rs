@@ -25,6 +25,9 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most names looked up at one time; further ones wait for their turn.
 pub(super) const LOOKUPS_AT_ONCE_MAX: usize = 64;
 
+/// A node, and a link to it.
+type Linked = (Arc<NodeRef>, Arc<Link>);
+
 /// The dead ends of a search.
 #[derive(Default)]
 struct Passed {
@@ -97,10 +100,7 @@ impl Shell {
     }
 
     /// Finds the node that takes a service's messages, and a link to it: where it is known to be, else by a look-up.
-    pub(crate) fn locate<'a>(
-        self: &'a Arc<Self>,
-        service: &'a str,
-    ) -> BoxFuture<'a, Result<(Arc<NodeRef>, Arc<Link>), Exception>> {
+    pub(crate) fn locate<'a>(self: &'a Arc<Self>, service: &'a str) -> BoxFuture<'a, Result<Linked, Exception>> {
         Box::pin(async move {
             let mut avoid = Vec::new();
             loop {
