@@ -399,6 +399,7 @@ impl NodeBuilder {
         self.open_and_join(true).await.map(Client::new)
     }
 
+    /// Boxed, like whatever the API awaits of the shell, so that it is compiled here once: the future of an `async fn` is compiled in each program that awaits it.
     fn open_and_join(self, must_join: bool) -> BoxFuture<'static, Result<Arc<Shell>, StartError>> {
         Box::pin(async move {
             let seeds = self.join.clone();

@@ -14,8 +14,7 @@ use std::{
 use catena_core::Instance;
 use catena_net::{Link, Measured, NetError, Place};
 use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
-use futures_util::future::BoxFuture;
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
 use super::{Shell, lock};
@@ -86,8 +85,8 @@ impl Shell {
             if node.name != self.me.name {
                 core.note_replica(service);
             }
-            // The known instance is as good: a service that is moved for no reason loses what its node remembers. Whose proxy is not known is looked up when
-            // it is used.
+            // The known instance is as good: a service that is moved for no reason loses what its node remembers. A service whose
+            // proxy is not linked is not learnt: it is looked up when it is used, and its proxy is dialled then.
             if let (false, Some(instance)) = (core.knows(service), instance) {
                 core.learn(service, instance);
             }
@@ -201,11 +200,11 @@ impl Shell {
         })
     }
 
-    /// `None`: its proxy is not linked.
+    /// `None`: its proxy is not linked. For its proxy itself it has none.
     fn instance(&self, entry: &ServiceEntry) -> Option<Instance> {
         let proxy = match entry.proxy.as_ref().and_then(|proxy| proxy.address.as_deref()) {
-            Some(address) => Some(self.peers.at_address(address)?),
-            None => None,
+            Some(address) if self.me.address.as_deref() != Some(address) => Some(self.peers.at_address(address)?),
+            _ => None,
         };
         Some(instance(entry, proxy))
     }

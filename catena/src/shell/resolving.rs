@@ -9,8 +9,7 @@ use catena_wire::{
     Exception, Fault, INSTANCES_MAX, Message, NodeId, NodeRef, RESOLVERS_MAX, ResolverAnswer, ServiceEntry, Sighting,
     names,
 };
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::oneshot;
 
 use super::{Shell, lock, mesh_names::MeshResolver};
