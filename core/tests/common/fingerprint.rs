@@ -1,27 +1,30 @@
 //! What tells the states of a walked world apart.
 
 use std::{
+    cell::RefCell,
     fmt::{Debug, Write as _},
     hash::{DefaultHasher, Hasher as _},
 };
 
-/// Two halves of a number for a text, without the text.
-struct Fingerprint(DefaultHasher, DefaultHasher);
-
-impl std::fmt::Write for Fingerprint {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.write(text.as_bytes());
-        self.1.write(text.as_bytes());
-        Ok(())
-    }
+thread_local! {
+    /// What is being shown. One for each part that is shown inside another, so that none is allocated anew.
+    static TEXTS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// One number for all that a world shows of itself.
-pub(crate) fn fingerprint_of(world: &impl Debug) -> u128 {
-    let mut fingerprint = Fingerprint(DefaultHasher::new(), DefaultHasher::new());
-    fingerprint.1.write_u8(1);
-    write!(fingerprint, "{world:?}").unwrap();
-    (u128::from(fingerprint.0.finish()) << 64) | u128::from(fingerprint.1.finish())
+/// One number for all that something shows of itself.
+pub(crate) fn fingerprint_of(shown: &impl Debug) -> u128 {
+    let mut text = TEXTS.with_borrow_mut(Vec::pop).unwrap_or_default();
+    write!(text, "{shown:?}").unwrap();
+    let half = |salt| {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u8(salt);
+        hasher.write(text.as_bytes());
+        u128::from(hasher.finish())
+    };
+    let fingerprint = (half(0) << 64) | half(1);
+    text.clear();
+    TEXTS.with_borrow_mut(|texts| texts.push(text));
+    fingerprint
 }
 
 /// A world is what its fingerprint says: the walk keeps many.

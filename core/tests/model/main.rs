@@ -19,6 +19,8 @@ mod guest;
 mod migration;
 mod setup;
 mod setups;
+#[path = "../common/sharing.rs"]
+mod sharing;
 mod shell;
 #[cfg(feature = "seeded-bugs")]
 #[path = "../common/shown_by.rs"]

@@ -14,6 +14,7 @@ use crate::{
     guest::{Guest, service_name},
     migration::Stage,
     setup::{Code, Faults, Setup},
+    sharing::Common,
 };
 
 /// A message on its way.
@@ -100,7 +101,7 @@ pub(crate) type Call = (u64, u32, String);
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) now: Time,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<Common<Host>>,
     pub(crate) packets: Vec<Packet>,
     pub(crate) left: Faults,
     pub(crate) chains: Vec<(ChainId, Seen)>,
@@ -156,7 +157,7 @@ impl World {
     pub(crate) fn new(setup: &Setup) -> Self {
         let mut world = Self {
             now: Time::from_us(1),
-            hosts: (0..setup.hosts).map(|index| start(setup, index, 0)).collect(),
+            hosts: (0..setup.hosts).map(|index| start(setup, index, 0).into()).collect(),
             packets: Vec::new(),
             left: setup.faults,
             chains: Vec::new(),
@@ -405,7 +406,7 @@ impl World {
         }
         let others: Vec<_> = self.hosts.iter().map(|host| host.me.id).filter(|id| *id != gone).collect();
         self.packets.extend(others.into_iter().map(|to| Packet { to, from: to, what: What::LinkLost(gone) }));
-        self.hosts[host] = start(setup, host, gone.0 / 100 + 1);
+        self.hosts[host] = start(setup, host, gone.0 / 100 + 1).into();
     }
 
     /// One order for what has none, and one number for all of it.

@@ -16,6 +16,8 @@ mod flow;
 mod promises;
 mod reader;
 mod seeds;
+#[path = "../common/sharing.rs"]
+mod sharing;
 #[cfg(feature = "seeded-bugs")]
 #[path = "../common/shown_by.rs"]
 mod shown_by;

@@ -13,6 +13,7 @@ use catena_wire::{
 use crate::{
     fingerprint::{fingerprint_of, told_by_fingerprint},
     reader::Function,
+    sharing::Common,
     tree::Tree,
 };
 
@@ -173,7 +174,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) now: Time,
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<Common<Host>>,
     pub(crate) packets: Vec<Packet>,
     pub(crate) left: Faults,
     pub(crate) calls: Vec<(ChainId, Seen)>,
@@ -198,7 +199,7 @@ impl World {
     pub(crate) fn new(setup: &Setup) -> Self {
         let mut world = Self {
             now: Time::from_us(1),
-            hosts: (0..setup.hosts).map(|index| start(setup, index, 0)).collect(),
+            hosts: (0..setup.hosts).map(|index| start(setup, index, 0).into()).collect(),
             packets: Vec::new(),
             left: setup.faults,
             calls: Vec::new(),
@@ -372,7 +373,7 @@ impl World {
         self.packets.retain(|packet| packet.to != gone);
         let others: Vec<_> = self.hosts.iter().map(|host| host.me.id).filter(|id| *id != gone).collect();
         self.packets.extend(others.into_iter().map(|to| Packet { to, from: to, what: What::LinkLost(gone) }));
-        self.hosts[host] = start(setup, u8::try_from(host).unwrap(), gone.0 / 100 + 1);
+        self.hosts[host] = start(setup, u8::try_from(host).unwrap(), gone.0 / 100 + 1).into();
     }
 
     pub(crate) fn drain(&mut self, setup: &Setup, host: usize) {
@@ -478,7 +479,7 @@ impl World {
     /// One thing more.
     fn go(&mut self, setup: &Setup, host: usize, index: usize) {
         let now = self.now;
-        let Host { node, holding, .. } = &mut self.hosts[host];
+        let Host { node, holding, .. } = &mut *self.hosts[host];
         let Some(held) = holding.get_mut(index) else { return };
         let acts = if held.function.is_empty() { &mut held.task } else { &mut held.function };
         let Some(act) = acts.front().cloned() else { return };
@@ -560,7 +561,7 @@ impl World {
 
     /// Nodes that have rights, or anything else under way.
     pub(crate) fn busy(&self) -> BTreeSet<&str> {
-        let busy = |host: &&Host| !host.node.is_idle();
+        let busy = |host: &&Common<Host>| !host.node.is_idle();
         self.hosts.iter().filter(busy).map(|host| host.me.name.as_str()).collect()
     }
 
