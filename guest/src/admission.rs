@@ -124,8 +124,11 @@ pub(crate) enum Role {
     Engine,
 }
 
-/// The features that a module may use: those of WebAssembly 2.0, and those of 3.0 whose state travels.
-const FEATURES: WasmFeatures = WasmFeatures::WASM2.union(WasmFeatures::EXTENDED_CONST).union(WasmFeatures::TAIL_CALL);
+/// The features that a module may use: those of WebAssembly 2.0 but for references to what a host owns (`externref`), and those of 3.0 whose state travels.
+const FEATURES: WasmFeatures = WasmFeatures::WASM2
+    .difference(WasmFeatures::GC_TYPES)
+    .union(WasmFeatures::EXTENDED_CONST)
+    .union(WasmFeatures::TAIL_CALL);
 
 /// Checks `module`, which is then safe to compile and to carry between nodes.
 pub(crate) fn admit(module: &[u8], role: Role, memory_bytes_max: u64) -> Result<Admitted, Refusal> {

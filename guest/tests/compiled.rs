@@ -134,6 +134,7 @@ async fn modules_that_cannot_travel_are_refused_by_name() {
         (with(&format!("{table} (func (elem.drop $e))")), "uses elem.drop"),
         (with(r#"(data $d "x") (func (data.drop $d))"#), "uses data.drop"),
         (with("(type (struct (field i32)))"), "uses garbage collection"),
+        (with("(table 1 externref)"), "gc types are disallowed"),
         (with("(tag)"), "uses exceptions"),
         (with("(func (atomic.fence))"), "uses atomic instructions"),
         (with("(func $s) (start $s)"), "has a start function"),
