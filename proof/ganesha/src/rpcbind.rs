@@ -79,6 +79,11 @@ impl Drop for Rpcbind {
             if let Some(started) = self.started.as_mut().filter(|started| started.id() == pid) {
                 let _ = started.wait();
             }
+            // Another test may have started it. Whoever needs rpcbind next must not take this one for running.
+            let deadline = Instant::now() + DEADLINE;
+            while answers() && Instant::now() < deadline {
+                std::thread::sleep(POLL);
+            }
         }
         let _ = self.users.set_len(0);
     }
