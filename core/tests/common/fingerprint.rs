@@ -7,7 +7,7 @@ use std::{
 };
 
 thread_local! {
-    /// What is being shown. One for each part that is shown inside another, so that none is allocated anew.
+    /// Empty texts, kept to be used again. Several, since a part of a world is shown while its world is.
     static TEXTS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 

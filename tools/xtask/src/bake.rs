@@ -25,7 +25,7 @@ pub(crate) fn bake(wasm: &[u8]) -> Result<Vec<u8>> {
     Ok(baked)
 }
 
-/// The engine after its set-up, for wizer to read. Wizer has the same, but with all of wasmtime's component model.
+/// The engine after its set-up, for wizer to read. Wizer's own reader comes with its feature `wasmtime`, which has the component model built as well.
 struct Ready {
     store: Store<()>,
     instance: Instance,
