@@ -11,6 +11,7 @@ readonly TABLE=target/bench/profiles.txt
 # Name, profile, and what is changed in it.
 declare -A PARTS=(
     [release]="release"
+    [level]="release opt-level=3"
     [units]="release codegen-units=1"
     [unchecked]="release overflow-checks=false"
     # Both: what the next one has besides is link-time optimisation, and what it depends on built like that.
@@ -21,7 +22,7 @@ declare -A PARTS=(
     # Where a peer's bytes are read, and nowhere else.
     [guarded]="dist overflow-checks=true catena-wire catena-net catena-core"
 )
-readonly ORDER=(release units unchecked both dist many_units checked guarded)
+readonly ORDER=(release level units unchecked both dist many_units checked guarded)
 readonly JOBS=("chain_js 1" "chain_js 64" "chain_wasm 1" "chain_wasm 64" "tonic4 1" "tonic4 64")
 
 build_one() {

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use crate::awake;
 use crate::config::EndpointConfig;
 use crate::egress::{Egress, Writer};
 use crate::flusher::flush;
@@ -354,7 +355,7 @@ async fn gives_way(first: &Arc<Link>, other: &Arc<Link>) -> bool {
         biased;
         _ = other.ended.wait() => return false,
         _ = first.done.wait() => return true,
-        () = sleep(Duration::from_millis(takeover_ms)) => {}
+        () = awake::sleep(Duration::from_millis(takeover_ms)) => {}
     }
     if received() != before || first.host() != other.host() {
         return false;

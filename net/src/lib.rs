@@ -39,7 +39,7 @@
 //! | `log_limit` | log lines that a peer can cause, limited in rate |
 
 mod assemble;
-mod awake;
+pub mod awake;
 mod burst;
 mod config;
 mod egress;
@@ -65,7 +65,6 @@ mod topology;
 pub mod transport;
 
 pub use assemble::{Assembler, NotTaken, Outcome};
-pub use awake::since_boot;
 pub use config::{EndpointConfig, Limits, MEMORY_BYTES_MIN};
 pub use endpoint::Endpoint;
 pub use error::{FrameError, LinkError, NetError, SendRefused};

@@ -12,13 +12,12 @@ use std::{
 
 use bytes::Bytes;
 use catena_core::beside::{Arrivals, Came, Piece, Pushed, is_pushed};
-use catena_net::{Lease, Message as Frame};
+use catena_net::{Lease, Message as Frame, awake};
 use catena_wire::{At, Encoded, Message, NodeId, NodeRef, SegmentMessage};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::reference::Reference;
 use crate::{
-    clock,
     messages::{is_near, offer},
     segments::PIECE_BYTES,
     shell::{Shell, lock},
@@ -213,7 +212,7 @@ impl Awaited {
         if lock(&self.shell.blobs.beside.arrivals).was_dropped(self.owner, self.piece) {
             return None;
         }
-        clock::timeout(ON_THEIR_WAY_MAX, self.came()).await.ok()?
+        awake::timeout(ON_THEIR_WAY_MAX, self.came()).await.ok()?
     }
 }
 

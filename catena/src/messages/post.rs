@@ -6,7 +6,7 @@ use std::{
 };
 
 use catena_core::messages::{Delivered, Ended, MessageCounts, MessagePolicy, Messages, Outcome};
-use catena_net::{Link, Message as Frame};
+use catena_net::{Link, Message as Frame, awake};
 use catena_wire::{Datagram, Encoded, Message, NodeId, NodeRef, SegmentMessage};
 use tokio::sync::{Notify, oneshot};
 
@@ -15,7 +15,7 @@ use super::{
     lending::{Lending, Loan},
 };
 use crate::{
-    Granted, Segment, clock,
+    Granted, Segment,
     shell::{Shell, lock},
 };
 
@@ -189,7 +189,7 @@ impl Shell {
 
 async fn sweep(shell: Weak<Shell>) {
     loop {
-        clock::sleep(SWEEP_EVERY).await;
+        awake::sleep(SWEEP_EVERY).await;
         let Some(shell) = shell.upgrade() else { return };
         let late = shell.post.machine().on_timeout(shell.segments.now());
         Post::finish(late);

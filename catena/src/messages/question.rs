@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use catena_core::messages::Outcome;
+use catena_net::awake;
 use catena_wire::{Exception, Fault, names};
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -14,7 +15,7 @@ use super::{
     post::{Came, Post},
     sending::{Letter, Room},
 };
-use crate::{Granted, clock, shell::Shell};
+use crate::{Granted, shell::Shell};
 
 /// How long an answer is awaited by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -116,7 +117,7 @@ pub(crate) fn ask<'a>(
                 answer = returned(room.as_ref()) => answer.map(Answer::Returned),
             }
         };
-        let answer = clock::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)));
+        let answer = awake::timeout(timeout, answer).await.unwrap_or_else(|_| Err(lost(to, Outcome::Late)));
         if answer.is_ok()
             && let Some(loan) = room.as_ref().and_then(|room| room.loan.as_ref())
         {

@@ -8,7 +8,7 @@ use std::{
 
 use catena_core::Time;
 use catena_core::segments::{Answer, Clerk, Export, ImportId, Placed, SegmentId, SegmentPolicy, Segments, registry};
-use catena_net::{Link, Message as Frame};
+use catena_net::{Link, Message as Frame, awake};
 use catena_segment::{Memory, RemoteMemory};
 use catena_wire::{Encoded, Message, NodeId, NodeRef, Rights, SegmentMessage, SegmentRefusal};
 use tokio::{
@@ -21,7 +21,7 @@ use super::{
     exported::Exported,
 };
 use crate::{
-    clock::{self, Clock},
+    clock::Clock,
     shell::{Shell, lock},
 };
 
@@ -254,6 +254,6 @@ async fn watch_clock(hub: Weak<Hub>) {
         strong.end(late);
         let wait = Duration::from_micros(strong.policy.request_timeout_us / 2).clamp(Duration::from_millis(10), IDLE);
         drop(strong);
-        clock::sleep(wait).await;
+        awake::sleep(wait).await;
     }
 }

@@ -2,11 +2,11 @@
 
 use std::{io::ErrorKind, time::Duration};
 
+use catena_net::awake;
 use catena_wire::{Exception, Fault, names};
 use tokio::{net::TcpStream, time::Instant};
 
 use super::Imported;
-use crate::clock;
 
 /// How long a probe of the owner's address may take.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ impl Imported {
         let mut last: Option<(u64, Instant)> = None;
         loop {
             let asked = Instant::now();
-            let word = match clock::timeout(within, self.read(offset, 8)).await {
+            let word = match awake::timeout(within, self.read(offset, 8)).await {
                 Ok(Ok(bytes)) => bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)),
                 Ok(Err(why)) if matches!(why.name.as_str(), names::OWNER_LOST | names::OWNER_SILENT) => {
                     return self.diagnose().await;
@@ -38,7 +38,7 @@ impl Imported {
                 }
                 _ => last = Some((word, Instant::now())),
             }
-            clock::sleep(every).await;
+            awake::sleep(every).await;
         }
     }
 

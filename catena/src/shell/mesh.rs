@@ -12,13 +12,12 @@ use std::{
 };
 
 use catena_core::Instance;
-use catena_net::{Link, Measured, NetError, Place};
+use catena_net::{Link, Measured, NetError, Place, awake};
 use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::oneshot;
 
 use super::{Shell, lock};
-use crate::clock;
 
 /// How long a peer may take to answer a listing.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -142,7 +141,7 @@ impl Shell {
                 next.await;
             }
         };
-        clock::timeout(GREETING_TIMEOUT, greeted).await.ok()
+        awake::timeout(GREETING_TIMEOUT, greeted).await.ok()
     }
 
     async fn link_with_all(self: &Arc<Self>, entries: Vec<ServiceEntry>) {
@@ -166,7 +165,7 @@ impl Shell {
         let (sender, receiver) = oneshot::channel();
         lock(&self.listings).insert(id, sender);
         self.tell(peer, Message::List(id));
-        let entries = clock::timeout(LISTING_TIMEOUT, receiver).await;
+        let entries = awake::timeout(LISTING_TIMEOUT, receiver).await;
         lock(&self.listings).remove(&id);
         let mut entries = entries.ok()?.ok()?;
         entries.truncate(LISTING_ENTRIES_MAX);

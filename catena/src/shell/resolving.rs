@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use catena_core::{Instance, LookupId, Node as Core, Time};
 use catena_directory::{Answer, Location, ResolveError, Resolver};
-use catena_net::{Link, Place};
+use catena_net::{Link, Place, awake};
 use catena_wire::{
     Exception, Fault, INSTANCES_MAX, Message, NodeId, NodeRef, RESOLVERS_MAX, ResolverAnswer, ServiceEntry, Sighting,
     names,
@@ -13,7 +13,6 @@ use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::oneshot;
 
 use super::{Shell, lock, mesh_names::MeshResolver};
-use crate::clock;
 
 /// How long one resolver may take.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -156,7 +155,7 @@ impl Shell {
         let leave = self.dials.leave(address).await?;
         let place = Place::new(address);
         let link = self.endpoint()?.link_introduced(&place);
-        let link = clock::timeout(VISIT_TIMEOUT, link).await.ok()?.ok()?;
+        let link = awake::timeout(VISIT_TIMEOUT, link).await.ok()?.ok()?;
         if run.is_none_or(|run| link.identity().is_some_and(|identity| identity.node == run.0)) {
             leave.reached();
         }
@@ -236,7 +235,7 @@ impl Shell {
         let (sender, receiver) = oneshot::channel();
         lock(&self.questions).insert(id, sender);
         self.tell(peer, Message::Resolve(id, service.to_owned()));
-        let answers = clock::timeout(ASK_TIMEOUT, receiver).await;
+        let answers = awake::timeout(ASK_TIMEOUT, receiver).await;
         lock(&self.questions).remove(&id);
         answers.ok().and_then(Result::ok).ok_or_else(silent)
     }

@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
+use catena_net::awake;
 use tokio::sync::Notify;
 
 use super::Shell;
-use crate::clock;
 
 /// When the timer task wakes, and how to make it check again.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ async fn watch(alarm: Arc<Alarm>, shell: Weak<Shell>) {
         }) else {
             return;
         };
-        let _ = clock::timeout(wait, alarm.changed.notified()).await;
+        let _ = awake::timeout(wait, alarm.changed.notified()).await;
         if let Some(shell) = shell.upgrade() {
             let now = shell.now();
             shell.core().on_timeout(now);
