@@ -10,7 +10,9 @@ readonly LOG=target/test.log
 run_tests() {
     mkdir -p target
     limited
-    cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast -- --show-output 2>&1 | tee "$LOG" && return
+    # Two for each processor: they mostly wait for processes that they have started.
+    cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast -- \
+        --show-output --test-threads "$(($(nproc) * 2))" 2>&1 | tee "$LOG" && return
     awk -f tools/failed.awk "$LOG" "$LOG"
     return 1
 }

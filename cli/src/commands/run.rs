@@ -126,10 +126,8 @@ async fn chain(
     let ended = loop {
         let heard = tokio::select! {
             heard = hearing::next(&mut replies, logged, usize::MAX) => heard,
-            () = signals.next() => {
-                if cancelled {
-                    return Err(Failure::Interrupted);
-                }
+            // Of a chain that is cancelled the outcome is known here at once: a second signal finds the command closing.
+            () = signals.next(), if !cancelled => {
                 cancelled = true;
                 replies.cancel();
                 if !output.json {
