@@ -13,14 +13,23 @@ pub(super) async fn ask(client: &Client, items: &[&[u8]]) -> Bytes {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_reads_nothing_takes_only_its_own_places() {
     let node = node(true).await;
-    let limits = Limits { bodies_per_client_max: 2, body_idle_max: Duration::from_millis(100), ..Limits::default() };
-    let _mounted = mount(&node, "web", TowerToHyperService::new(application()), limits).unwrap();
+    let two = Limits { bodies_per_client_max: 2, ..Limits::default() };
+    let _mounted = mount(&node, "web", TowerToHyperService::new(application()), two).unwrap();
     let (greedy, other) = (fetcher(&node).await, fetcher(&node).await);
     let first = greedy.fetch("web", get("/endless")).await.unwrap();
     let second = greedy.fetch("web", get("/endless")).await.unwrap();
     assert_eq!(greedy.fetch("web", get("/endless")).await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(other.fetch("web", get("/endless")).await.unwrap().status(), StatusCode::OK, "others have theirs");
-    // After a time they are let go, and the place is free.
+    drop((first, second));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_place_of_a_client_that_reads_nothing_is_free_after_a_time() {
+    let node = node(true).await;
+    let limits = Limits { bodies_per_client_max: 1, body_idle_max: Duration::from_millis(100), ..Limits::default() };
+    let _mounted = mount(&node, "web", TowerToHyperService::new(application()), limits).unwrap();
+    let greedy = fetcher(&node).await;
+    let first = greedy.fetch("web", get("/endless")).await.unwrap();
     let again = async {
         while greedy.fetch("web", get("/endless")).await.unwrap().status() != StatusCode::OK {
             tokio::task::yield_now().await;
@@ -29,7 +38,6 @@ async fn a_client_that_reads_nothing_takes_only_its_own_places() {
     tokio::time::timeout(Duration::from_secs(60), again).await.unwrap();
     let why = first.into_body().whole(1 << 30).await.unwrap_err();
     assert!(matches!(why, FetchError::BrokeOff(_) | FetchError::Exception(_)), "{why}");
-    drop(second);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
