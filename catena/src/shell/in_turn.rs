@@ -36,11 +36,16 @@ enum Before {
 pub(super) struct InTurn<F> {
     turn: Pin<Box<F>>,
     before: Before,
+    cores: Arc<Semaphore>,
 }
 
 impl<F: Future> InTurn<F> {
     pub(super) fn new(turn: F) -> Self {
-        Self { turn: Box::pin(turn), before: Before::Nothing }
+        Self::among(Arc::clone(&CORES), turn)
+    }
+
+    fn among(cores: Arc<Semaphore>, turn: F) -> Self {
+        Self { turn: Box::pin(turn), before: Before::Nothing, cores }
     }
 }
 
@@ -51,7 +56,7 @@ impl<F: Future> Future for InTurn<F> {
         if let Before::Look(looking) = &mut self.before {
             // If the runtime is shutting down, this task does not run.
             let _ = ready!(Pin::new(looking).poll(cx));
-            self.before = acquire();
+            self.before = acquire(&self.cores);
         }
         // The semaphore is never closed; even if it were, the guest should go on.
         let core = match &mut self.before {
@@ -63,7 +68,7 @@ impl<F: Future> Future for InTurn<F> {
             None => self.turn.as_mut().poll(cx),
         };
         if polled.is_pending() {
-            self.before = look(core);
+            self.before = look(&self.cores, core);
         }
         polled
     }
@@ -81,13 +86,13 @@ fn on_a_thread_of_its_own<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-fn acquire() -> Before {
-    Before::Core(Box::pin(Arc::clone(&CORES).acquire_owned()))
+fn acquire(cores: &Arc<Semaphore>) -> Before {
+    Before::Core(Box::pin(Arc::clone(cores).acquire_owned()))
 }
 
 /// Releases the core only after the runtime has polled; otherwise the core would go to the next guest without a poll.
-fn look(core: Option<OwnedSemaphorePermit>) -> Before {
-    let Ok(runtime) = Handle::try_current() else { return acquire() };
+fn look(cores: &Arc<Semaphore>, core: Option<OwnedSemaphorePermit>) -> Before {
+    let Ok(runtime) = Handle::try_current() else { return acquire(cores) };
     Before::Look(runtime.spawn(async move {
         // A task that yields is woken after its thread has polled the I/O driver.
         tokio::task::yield_now().await;
