@@ -20,7 +20,7 @@ attack() {
     test_of durable folder_that_was_deleted | tee -a "$said"
 }
 
-test_of() { cargo test --locked --release --workspace --test "$1" -- --test-threads 1 --nocapture "${@:2}"; }
+test_of() { CATENA_HOSTILE_FIGURES=1 cargo test --locked --release --workspace --test "$1" -- --test-threads 1 --nocapture "${@:2}"; }
 
 result() {
     awk -v most="$TIMES_MAX" -f tools/hostile.awk "$FOLDER/said.txt" >"$FOLDER/result.json"

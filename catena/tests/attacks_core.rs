@@ -194,7 +194,8 @@ async fn many_sleeping_calls_of_one_peer_hurt_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn to_cancel_thousands_of_sleeping_hops_takes_no_longer_than_to_take_them_in() {
+async fn to_cancel_thousands_of_sleeping_hops_takes_about_as_long_as_to_take_them_in() {
+    const TIMES_MAX: u64 = 4;
     let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
     let alone = quiet(&nodes, &client).await;
     let attacker = Arc::new(Attacker::start(4_242, "attacker", |_| Vec::new()).await);
@@ -222,7 +223,11 @@ async fn to_cancel_thousands_of_sleeping_hops_takes_no_longer_than_to_take_them_
     let cancelled = nodes.process("a").busy_ticks();
     let (taken_in, over) = (asleep - begun, cancelled - asleep);
     println!("{accepted} accepted; processor time: {taken_in} ticks to take them in, {over} to cancel them");
-    assert!(over <= taken_in.max(TICKS_TO_MEASURE), "{taken_in} ticks to take them in, {over} to cancel them");
+    // The good chains that run meanwhile count, too; a cancel that looks through all that sleep takes a hundred times as long.
+    assert!(
+        over <= TIMES_MAX * taken_in.max(TICKS_TO_MEASURE),
+        "{taken_in} ticks to take them in, {over} to cancel them"
+    );
     // None of them is left: there is room for as many again.
     for number in 1..=accepted as u64 {
         send(&link, of_chain(&hop, MESSAGES + number, &attacker.node)).await;

@@ -38,7 +38,7 @@ impl Mesh {
         for name in ["a", "b", "c"] {
             // A node that dies is noticed soon.
             let policy =
-                Policy { heartbeat_interval_us: 200_000, heartbeat_timeout_us: 1_000_000, ..Policy::default() };
+                Policy { heartbeat_interval_us: 200_000, heartbeat_timeout_us: 5_000_000, ..Policy::default() };
             let builder = Node::builder(name).listen("127.0.0.1:0").sandbox(SANDBOX.clone()).policy(policy);
             let mut builder = builder.service(service(name, &cancelled, &told));
             if let Some(first) = nodes.first() {

@@ -17,13 +17,20 @@ use crate::process::resident_bytes_max;
 
 const QUIET_CHAINS: usize = 40;
 
-/// The threads of all attackers. Attackers are elsewhere, and what they compute takes no processor from whom they attack: so theirs has the lowest priority here.
+/// The threads of all attackers. Attackers are elsewhere, and what they compute takes no processor from whom they attack: so where figures are taken, theirs has
+/// the lowest priority. Where none are, it has that of the others: on a busy machine the lowest gets next to nothing, and an attack would not end.
 static ATTACKERS: LazyLock<Runtime> = LazyLock::new(|| {
     // On Linux, of the calling thread alone.
-    let step_back = || setpriority_process(None, PRIORITY_LOWEST).expect("a lower priority is always allowed");
+    let step_back = || {
+        if std::env::var_os(FIGURES).is_some() {
+            setpriority_process(None, PRIORITY_LOWEST).expect("a lower priority is always allowed");
+        }
+    };
     Builder::new_multi_thread().worker_threads(2).on_thread_start(step_back).enable_all().build().expect("threads")
 });
 const PRIORITY_LOWEST: i32 = 19;
+/// `make hostile` sets it.
+const FIGURES: &str = "CATENA_HOSTILE_FIGURES";
 
 /// How long a good chain takes when nobody attacks.
 pub(crate) struct Quiet {
