@@ -20,7 +20,7 @@ use common::SANDBOX;
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Nodes `a`, `b` and `c`, each with a service of its name, and a client that has joined the first.
 struct Mesh {
@@ -67,7 +67,7 @@ impl Mesh {
 
     /// What it emitted, its end, and the hosts that it went through.
     async fn run_as(&self, source: &str, input: Json, mode: Mode) -> Ran {
-        ran(self.begin(source, input, &RunOptions { mode, ..RunOptions::default() }).await).await
+        ran(self.begin(source, input, &RunOptions { mode, timeout: PATIENCE, ..RunOptions::default() }).await).await
     }
 
     async fn run(&self, source: &str, input: Json) -> Ran {
@@ -485,7 +485,7 @@ async fn a_function_in_rust_reads_replies_stops_when_it_has_enough_and_moves_on(
     let code = mesh.enough().await;
     let run = async |target: &str, params: Json, wanted: u64, then: Option<&str>, mode: Mode| {
         let input = json!({ "target": target, "params": params, "wanted": wanted, "then": then });
-        let options = RunOptions { mode, ..RunOptions::default() };
+        let options = RunOptions { mode, timeout: PATIENCE, ..RunOptions::default() };
         ran(mesh.client.run_with(&code, &to_value(&input).unwrap(), &options).unwrap()).await
     };
     let mut expected = 0;
