@@ -66,8 +66,7 @@ impl Lease {
                 self.within.saturating_sub(seen.elapsed())
             };
             if left.is_zero() {
-                // The beat has stood still for too long; one more look tells why.
-                return self.table.segment().watch(BEAT_AT, Duration::from_millis(1), Duration::from_millis(1)).await;
+                return self.table.segment().why_still(BEAT_AT, self.within).await;
             }
             tokio::time::sleep(left).await;
         }

@@ -98,6 +98,8 @@ bugs! {
     StrangersAccept,
     /// Any node may stop any chain.
     StrangersCancel,
+    /// Whoever says that a part of an outcome has arrived is believed by the entry node.
+    StrangersReceive,
     /// When a chain is over, it is not stopped at the nodes that were given up.
     StraysGoOn,
     /// A cancellation ends what is here, and is not passed on.

@@ -1,6 +1,8 @@
 //! Lines that a chain has logged, within their bounds.
 
 use alloc::{format, vec::Vec};
+use core::fmt::Arguments;
+
 use catena_wire::{CONSOLE_LINES_MAX, LogLine};
 
 use crate::Policy;
@@ -16,11 +18,14 @@ pub(crate) fn extend(console: &mut Vec<LogLine>, lines: impl IntoIterator<Item =
             console.push(line);
             continue;
         }
-        if console.last().is_some_and(|last| !last.text.starts_with(LEFT_OUT)) {
-            let text = format!("{LEFT_OUT}: console_lines_max is {lines_max})");
-            console.push(LogLine { text, ..line });
-        }
-        return;
+        return leave_out(console, line, format_args!("console_lines_max is {lines_max}"));
+    }
+}
+
+/// Says once, in place of this line, that there are more.
+pub(crate) fn leave_out(console: &mut Vec<LogLine>, line: LogLine, why: Arguments<'_>) {
+    if console.last().is_some_and(|last| !last.text.starts_with(LEFT_OUT)) {
+        console.push(LogLine { text: format!("{LEFT_OUT}: {why})"), ..line });
     }
 }
 

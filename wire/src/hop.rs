@@ -174,6 +174,15 @@ impl From<Result<Value, Exception>> for Outcome {
 }
 
 impl Outcome {
+    /// About how many bytes of memory it takes beside itself.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        match self {
+            Self::Done(value) => value.len_bytes(),
+            Self::Threw(why) => why.kept_bytes(),
+        }
+    }
+
     /// As a `Result`.
     ///
     /// # Errors
@@ -264,18 +273,13 @@ impl End {
     /// About how many bytes of memory it takes.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        let outcome = match &self.outcome {
-            Outcome::Done(value) => value.len_bytes(),
-            Outcome::Threw(why) => why.kept_bytes(),
-        };
-        let line = |line: &LogLine| size_of::<LogLine>() + line.node.len() + line.text.len();
-        let lines: usize = self.console.iter().map(line).sum();
+        let lines: usize = self.console.iter().map(LogLine::kept_bytes).sum();
         let steps = self.trace.as_ref().map_or(0, Vec::len) * size_of::<StepTrace>();
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
         let merged: usize =
             self.merged.iter().map(|merged| size_of::<BranchCount>() + merged.branch.kept_bytes()).sum();
         let recording = self.recording.as_ref().map_or(0, Recording::kept_bytes);
-        size_of::<Self>() + outcome + lines + steps + hosts + merged + recording
+        size_of::<Self>() + self.outcome.kept_bytes() + lines + steps + hosts + merged + recording
     }
 }
 
@@ -390,4 +394,12 @@ pub struct LogLine {
     /// Which of that branch's lines it is, from 0.
     #[n(5)]
     pub number: u32,
+}
+
+impl LogLine {
+    /// About how many bytes of memory it takes.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        size_of::<Self>() + self.node.len() + self.text.len() + self.branch.kept_bytes()
+    }
 }

@@ -111,8 +111,7 @@ impl Told {
     pub fn payload_bytes(&self) -> usize {
         match &self.what {
             What::Begun { input, .. } => input.len_bytes(),
-            What::Settled(_, Outcome::Done(value)) => value.len_bytes(),
-            What::Settled(_, Outcome::Threw(why)) => why.message.len() + why.stack.as_ref().map_or(0, String::len),
+            What::Settled(_, outcome) => outcome.kept_bytes(),
             What::Turned(asked) => asked.iter().map(Asked::payload_bytes).sum(),
             What::Branch(..) | What::Ended | What::Full => 0,
         }

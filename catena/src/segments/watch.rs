@@ -21,13 +21,9 @@ impl Imported {
         let mut last: Option<(u64, Instant)> = None;
         loop {
             let asked = Instant::now();
-            let word = match awake::timeout(within, self.read(offset, 8)).await {
-                Ok(Ok(bytes)) => bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)),
-                Ok(Err(why)) if matches!(why.name.as_str(), names::OWNER_LOST | names::OWNER_SILENT) => {
-                    return self.diagnose().await;
-                }
-                Ok(Err(why)) => return why,
-                Err(_) => return self.diagnose().await,
+            let word = match self.word(offset, within).await {
+                Ok(word) => word,
+                Err(why) => return why,
             };
             match last {
                 // Only the time that is certain counts: from the first answer with this word until a later read was sent.
@@ -39,6 +35,23 @@ impl Imported {
                 _ => last = Some((word, Instant::now())),
             }
             awake::sleep(every).await;
+        }
+    }
+
+    /// Why the word at `offset` has stood still for `within`, as [`Imported::watch`] would say. Takes no longer than one read, for which it waits `within`, and
+    /// what it takes to look at the owner's host.
+    pub async fn why_still(&self, offset: u64, within: Duration) -> Exception {
+        match self.word(offset, within).await {
+            Ok(_) => self.stalled(offset, within).await,
+            Err(why) => why,
+        }
+    }
+
+    async fn word(&self, offset: u64, within: Duration) -> Result<u64, Exception> {
+        match awake::timeout(within, self.read(offset, 8)).await {
+            Ok(Ok(bytes)) => Ok(bytes.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word))),
+            Ok(Err(why)) if !matches!(why.name.as_str(), names::OWNER_LOST | names::OWNER_SILENT) => Err(why),
+            Ok(Err(_)) | Err(_) => Err(self.diagnose().await),
         }
     }
 

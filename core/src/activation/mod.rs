@@ -3,13 +3,14 @@
 mod cargo;
 mod hand_off;
 mod merging;
+mod ready;
 mod recording;
 mod set;
 mod state;
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     string::String,
     sync::Arc,
 };
@@ -24,6 +25,7 @@ use crate::{
 pub(crate) use cargo::Cargo;
 pub(crate) use hand_off::HandOff;
 pub(crate) use merging::{Ended, Merging};
+pub(crate) use ready::{Ready, kept_bytes};
 pub(crate) use recording::Recording;
 pub(crate) use set::{OpenSet, Over};
 pub(crate) use state::ChainState;
@@ -62,7 +64,7 @@ pub(crate) struct Outstanding {
     /// Calls that were issued, by the guest's numbers for them.
     pub(crate) out: BTreeSet<u32>,
     /// Results that arrived while the guest was running.
-    pub(crate) ready: VecDeque<(u32, Result<Value, Exception>)>,
+    pub(crate) ready: Ready,
     /// Open reply sets, by the guest's numbers for them.
     pub(crate) sets: BTreeMap<u32, OpenSet>,
     /// Which of the calls issued are reads of sets, and the set that each reads.
@@ -148,8 +150,13 @@ impl Suspended {
             // Room for what has not arrived is reserved already.
             Continuation::Coming(bytes, _) => *bytes,
         };
-        let ended = if let Awaits::Branches(_, ended) = &self.awaits { ended.bytes() } else { 0 };
-        continuation + ended
+        let awaits = match &self.awaits {
+            Awaits::Branches(_, ended) => ended.bytes(),
+            Awaits::Result(result) => result.as_ref().map_or_else(|why| why.kept_bytes(), Value::len_bytes),
+            Awaits::SubChain(_, sub) => sub.input.len_bytes(),
+            Awaits::Call | Awaits::Branch(_) => 0,
+        };
+        continuation + awaits
     }
 
     /// Whether a call is running or has run, and so may have taken effect.
@@ -320,7 +327,18 @@ impl Activation {
             Phase::Running | Phase::Waiting | Phase::Suspending(Departure::SubChain { .. }) => 0,
         };
         let unread: usize = self.calls.sets.values().map(OpenSet::bytes).sum();
-        size_of::<Self>() + held + unread + self.state.bytes()
+        size_of::<Self>() + held + unread + self.calls.ready.bytes() + self.state.bytes()
+    }
+
+    /// Whether a result that comes now has to be kept until its function can take it.
+    pub(crate) fn keeps_results(&self) -> bool {
+        match &self.phase {
+            Phase::Waiting => false,
+            Phase::Suspended(Suspended { continuation: Continuation::Here(_), code, .. }) => {
+                matches!(code, Code::Fetching)
+            }
+            _ => true,
+        }
     }
 }
 

@@ -116,7 +116,7 @@ impl ChainState {
         /// Approximate bytes of the names and the rest in one step of a profile.
         const APART_BYTES: usize = 64 + size_of::<BlobBytes>();
         let stacked: usize = self.stack.iter().map(|frame| size_of::<Frame>() + frame.continuation.len()).sum();
-        let lines: usize = self.console.iter().map(|line| size_of_val(line) + line.node.len() + line.text.len()).sum();
+        let lines: usize = self.console.iter().map(LogLine::kept_bytes).sum();
         let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + APART_BYTES);
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
         let credentials = self.header.credentials.as_ref().map_or(0, Value::len_bytes);

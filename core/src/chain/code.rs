@@ -18,9 +18,14 @@ impl Chains {
         let by = activation.by;
         let sources = sources(ground, activation);
         let (own, all) = ground.codes.fetching(by);
-        let has_room = ground.has_room(by, 1, own, all, ground.policy.codes_fetching_max);
+        if !ground.codes.fetches(code)
+            && let Err(why) =
+                ground.check_share("functions being fetched", by, own, all, ground.policy.codes_fetching_max)
+        {
+            return self.code_unavailable(ground, session, why);
+        }
         let Ground { codes, out, policy, .. } = ground;
-        let given_up = codes.want(ground.now, out, code, (session, by), has_room, sources, policy);
+        let given_up = codes.want(ground.now, out, code, (session, by), sources, policy);
         self.give_up_code(ground, code, given_up);
     }
 
@@ -46,8 +51,11 @@ impl Chains {
 
     pub(crate) fn code_stored(&mut self, ground: &mut Ground, code: Hash, stored: bool) {
         if !stored {
-            // The source that sent wrong bytes is not asked again; the next one is asked.
-            return self.ask_for_code(ground, code);
+            // The source that sent wrong bytes is not asked again; the next one is asked. Wrong bytes for which nobody asked change nothing.
+            if ground.codes.stores(code) {
+                self.ask_for_code(ground, code);
+            }
+            return;
         }
         for session in ground.codes.finish(code) {
             if let Some(activation) = self.get_mut(session)
@@ -71,23 +79,27 @@ impl Chains {
 
     fn give_up_code(&mut self, ground: &mut Ground, code: Hash, sessions: Vec<SessionId>) {
         for session in sessions {
+            // For some sessions the function may have arrived with a hop in the meantime.
+            if self.get(session).is_none_or(|activation| activation.state.code != code) {
+                continue;
+            }
             let message = format!(
                 "{} does not have function {code:?}, and neither the repository nor the hop before could bring it; run the chain again, so that its origin offers it",
                 ground.me.name
             );
-            // For some sessions the function may have arrived with a hop in the meantime.
-            let Some(activation) = self.get_mut(session).filter(|activation| activation.state.code == code) else {
-                continue;
-            };
-            if let Phase::Suspended(suspended) = &mut activation.phase
-                && matches!(suspended.code, Code::Fetching)
-            {
-                let why = Exception::new(names::CODE_MISSING, Fault::Node, message);
-                // If the service function has run or is running, its effect is unknown.
-                suspended.code =
-                    Code::Unavailable(Box::new(if suspended.calls() { why.outcome_unknown() } else { why }));
-                self.resume_if_ready(ground, session);
-            }
+            self.code_unavailable(ground, session, Exception::new(names::CODE_MISSING, Fault::Node, message));
+        }
+    }
+
+    /// The session waits for a function that will not come.
+    fn code_unavailable(&mut self, ground: &mut Ground, session: SessionId, why: Exception) {
+        if let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session)
+            && matches!(suspended.code, Code::Fetching)
+        {
+            // If the service function has run or is running, its effect is unknown.
+            let why = if suspended.calls() { why.outcome_unknown() } else { why };
+            suspended.code = Code::Unavailable(Box::new(why));
+            self.resume_if_ready(ground, session);
         }
     }
 }

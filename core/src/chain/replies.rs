@@ -70,7 +70,7 @@ impl Chains {
             let keep = *of != set;
             if !keep {
                 out.remove(read);
-                ready.retain(|(call, _)| call != read);
+                ready.forget(*read);
             }
             keep
         });
@@ -94,7 +94,7 @@ impl Chains {
             self.left_sets.push(set.id);
             // The read fails when the function goes on, if it does so here.
             if let Some(read) = set.read {
-                activation.calls.ready.push_back((read, Err(not_open())));
+                activation.calls.ready.push(read, Err(not_open()));
             }
         }
     }

@@ -6,7 +6,7 @@ use catena_wire::{Exception, Fault, Frame, Message, Outcome, STACK_DEPTH_MAX, St
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, Cargo, Departure, HandOff, Phase},
+    activation::{Activation, Awaits, Cargo, Departure, HandOff, Phase, Ready},
     console::carry,
 };
 use crate::{
@@ -149,7 +149,7 @@ impl Chains {
         ground.out.ask(Action::Discard(session));
         let mut activation = self.remove(ground, session)?;
         activation.calls.out.clear();
-        activation.calls.ready.clear();
+        activation.calls.ready = Ready::default();
         activation.calls.reads.clear();
         activation.phase = Phase::Running;
         let arrived = activation.arrived.clone();

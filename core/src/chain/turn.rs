@@ -5,7 +5,7 @@ use catena_wire::{Brought, Budget, Exception, Fault, Mode, NodeRef, Outcome, Ste
 
 use super::{
     Chains,
-    activation::{Activation, Awaits, Cargo, Phase, Suspended},
+    activation::{Activation, Awaits, Cargo, Phase, Suspended, kept_bytes},
     console::{carry, log, tell_lines},
     end::emit,
     recording::{record, turned},
@@ -194,11 +194,13 @@ impl Chains {
                 carry(ground, activation, activation.step, brought.console);
                 activation.note_service(brought.service_us, brought.blobs);
                 // The step is that of the call, which may be later than the one by which the chain came.
-                let result = result.map_err(|why| Box::new(activation.behind(activation.step, why)));
-                if let Phase::Suspended(suspended) = &mut activation.phase
+                let result = result.map_err(|why| activation.behind(activation.step, why));
+                let result = self.with_room(ground, session, result).map_err(Box::new);
+                if let Some(Activation { phase: Phase::Suspended(suspended), .. }) = self.get_mut(session)
                     && suspended.calls()
                 {
                     suspended.awaits = Awaits::Result(result);
+                    self.recount(session);
                     self.resume_if_ready(ground, session);
                 }
             }
@@ -224,6 +226,18 @@ impl Chains {
         }
     }
 
+    /// A result of a call that was made. If it has to be kept and there is no room for it, the function is told that instead.
+    fn with_room(
+        &self,
+        ground: &Ground,
+        session: SessionId,
+        result: Result<Value, Exception>,
+    ) -> Result<Value, Exception> {
+        let Some(activation) = self.get(session).filter(|activation| activation.keeps_results()) else { return result };
+        let room = self.check_bytes(ground, activation.by, kept_bytes(&result));
+        room.map_err(Exception::outcome_unknown).and(result)
+    }
+
     /// Queues a result for a live guest, which is handed results one at a time.
     pub(super) fn settle(
         &mut self,
@@ -235,11 +249,16 @@ impl Chains {
         let Some(activation) = self.get_mut(session) else { return };
         let result = result.map_err(|why| why.at(&activation.key(), &activation.state.path));
         let calls = &mut activation.calls;
-        if !calls.out.contains(&call) || calls.ready.iter().any(|(ready, _)| *ready == call) {
+        if !calls.out.contains(&call) || calls.ready.has(call) {
             return;
         }
-        calls.ready.push_back((call, result));
-        self.hand_in(ground, session);
+        let result = self.with_room(ground, session, result);
+        let Some(activation) = self.get_mut(session) else { return };
+        activation.calls.ready.push(call, result);
+        match activation.phase {
+            Phase::Waiting => self.hand_in(ground, session),
+            _ => self.recount(session),
+        }
     }
 
     pub(super) fn hand_in(&mut self, ground: &mut Ground, session: SessionId) {
@@ -247,7 +266,7 @@ impl Chains {
         if !matches!(activation.phase, Phase::Waiting) {
             return;
         }
-        let Some((call, result)) = activation.calls.ready.pop_front() else { return };
+        let Some((call, result)) = activation.calls.ready.pop() else { return };
         let result = activation.state.observe(result);
         activation.calls.out.remove(&call);
         activation.calls.reads.remove(&call);

@@ -33,6 +33,8 @@ struct Fetch {
 enum Asked {
     Node(NodeId),
     Registry,
+    /// Nobody any more: it has come, and is being checked and stored.
+    Store,
 }
 
 impl Fetch {
@@ -96,23 +98,22 @@ impl Codes {
         (self.shares.of(by), self.shares.all())
     }
 
-    /// A session of a chain that this party brought needs a function that is not here. `sources` are in order of preference; `has_room` says whether a fetch
-    /// may begin, if none is under way.
-    #[allow(clippy::too_many_arguments, reason = "what a fetch consists of")]
+    /// Whether this function is being fetched.
+    pub(crate) fn fetches(&self, code: Hash) -> bool {
+        self.fetches.contains_key(&code)
+    }
+
+    /// A session of a chain that this party brought needs a function that is not here. `sources` are in order of preference.
     pub(crate) fn want(
         &mut self,
         now: Time,
         out: &mut Outbox,
         code: Hash,
         (session, by): (SessionId, Party),
-        has_room: bool,
         sources: impl IntoIterator<Item = Arc<NodeRef>>,
         policy: &Policy,
     ) -> GivenUp {
-        if !self.fetches.contains_key(&code) {
-            if !has_room {
-                return alloc::vec![session];
-            }
+        if !self.fetches(code) {
             self.shares.add(by);
         }
         let fetch = self.fetches.entry(code).or_insert_with(|| Fetch::new(by));
@@ -152,28 +153,45 @@ impl Codes {
 
     /// A function has come. Only the repository accepts one that it did not ask for.
     pub(crate) fn came(&mut self, out: &mut Outbox, me: NodeId, from: NodeId, code: Hash, bytes: Bytes) {
-        let is_repository = self.repository.as_ref().is_some_and(|repository| repository.id == me);
-        if is_repository || self.awaits(code, from) {
+        let awaited = self.is_asked(code, Asked::Node(from));
+        if awaited {
+            self.store(code);
+        }
+        if awaited || self.repository.as_ref().is_some_and(|repository| repository.id == me) {
             out.ask(Action::StoreCode { code, bytes });
         }
     }
 
     /// The registry has said what it has of a function. Returns whether others are to be asked.
     pub(crate) fn fetched(&mut self, out: &mut Outbox, code: Hash, bytes: Option<Bytes>) -> bool {
-        let awaited =
-            self.fetches.get_mut(&code).and_then(|fetch| fetch.asked.take_if(|asked| *asked == Asked::Registry));
-        match bytes {
-            _ if awaited.is_none() => false,
-            Some(bytes) => {
-                out.ask(Action::StoreCode { code, bytes });
-                false
-            }
-            None => true,
+        if !self.is_asked(code, Asked::Registry) {
+            return false;
+        }
+        let Some(bytes) = bytes else { return true };
+        self.store(code);
+        out.ask(Action::StoreCode { code, bytes });
+        false
+    }
+
+    /// What was awaited has come: whoever needs it meanwhile asks nobody, and a link that breaks loses nothing.
+    fn store(&mut self, code: Hash) {
+        if let Some(Asked::Node(node)) = self.fetches.get_mut(&code).and_then(|fetch| fetch.asked.replace(Asked::Store))
+        {
+            self.asked.remove(&(node, code));
         }
     }
 
+    fn is_asked(&self, code: Hash, asked: Asked) -> bool {
+        self.fetches.get(&code).is_some_and(|fetch| fetch.asked == Some(asked))
+    }
+
+    /// Whether what has come for a fetch is being stored.
+    pub(crate) fn stores(&self, code: Hash) -> bool {
+        self.is_asked(code, Asked::Store)
+    }
+
     pub(crate) fn awaits(&self, code: Hash, from: NodeId) -> bool {
-        self.fetches.get(&code).is_some_and(|fetch| fetch.asked == Some(Asked::Node(from)))
+        self.is_asked(code, Asked::Node(from))
     }
 
     /// A fetch is over: the function is here, or nobody has it. Returns the sessions that wait for it.
@@ -222,7 +240,7 @@ mod tests {
         let mut out = Outbox::new(node(1));
         for code in 0..100 {
             let sources = [node(u64::from(code) + 10), node(9)];
-            codes.want(now, &mut out, Hash([code; 32]), (SessionId(1), Party::Node(NodeId(2))), true, sources, &policy);
+            codes.want(now, &mut out, Hash([code; 32]), (SessionId(1), Party::Node(NodeId(2))), sources, &policy);
         }
         assert_eq!(
             (codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))),

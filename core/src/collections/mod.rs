@@ -12,7 +12,7 @@ mod timers;
 mod unreached;
 
 pub(crate) use awake::AwakeClock;
-pub(crate) use expiring::Expiring;
+pub(crate) use expiring::{EXPIRED_AT_ONCE_MAX, Expiring};
 pub(crate) use in_order::InOrder;
 pub(crate) use numbered::Numbered;
 pub(crate) use party::{Parties, Party};

@@ -11,10 +11,14 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Brought, ChainId, Encoded, Exception, NodeId, NodeRef, StepKey, Value};
+use catena_wire::{Brought, ChainId, Encoded, Exception, LogLine, NodeId, NodeRef, StepKey, Value};
 
 use super::{records::Records, rows::Rows};
-use crate::{Policy, SessionId, Time, activation::Activation, collections::Party};
+use crate::{
+    Policy, SessionId, Time,
+    activation::Activation,
+    collections::{EXPIRED_AT_ONCE_MAX, Party},
+};
 
 #[derive(Clone, Debug)]
 pub(crate) enum StepRecord {
@@ -120,8 +124,8 @@ impl Fate {
             Self::Forwarded(_, Some((activation, _))) => activation.bytes(),
             Self::Returned(_, Some(returned)) => {
                 let (result, brought) = &**returned;
-                let lines = brought.console.iter().map(|line| line.text.len() + line.node.len()).sum::<usize>();
-                result.as_ref().map_or_else(|why| why.message.len(), Value::len_bytes) + lines
+                let lines = brought.console.iter().map(LogLine::kept_bytes).sum::<usize>();
+                result.as_ref().map_or_else(Exception::kept_bytes, Value::len_bytes) + lines
             }
             Self::Ended(None) | Self::Refused(None) | Self::Forwarded(_, None) | Self::Returned(_, None) => 0,
         }
@@ -177,9 +181,10 @@ impl Forgotten {
 
     /// The outcome of a step that old is unknown in any case, so the note is no longer needed.
     fn expire(&mut self, awake: Time, ttl_us: u64) {
-        while let Some((at, node)) = self.by_time.first().copied()
-            && awake.since(at) >= ttl_us
-        {
+        for _ in 0..EXPIRED_AT_ONCE_MAX {
+            let Some((_, node)) = self.by_time.first().copied().filter(|(at, _)| awake.since(*at) >= ttl_us) else {
+                break;
+            };
             self.by_time.pop_first();
             self.of.remove(&node);
         }
@@ -330,7 +335,8 @@ impl DedupTable {
 
     /// Drops records older than `step_record_ttl_us`: a repeat of so old a step is not taken for new, even without its record.
     pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
-        while let Some((at, key)) = self.rows.pop_older(awake, policy.step_record_ttl_us) {
+        for _ in 0..EXPIRED_AT_ONCE_MAX {
+            let Some((at, key)) = self.rows.pop_older(awake, policy.step_record_ttl_us) else { break };
             self.drop_record(&key, at, |_, _| ());
         }
         self.forgotten.expire(awake, policy.step_record_ttl_us);

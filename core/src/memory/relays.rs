@@ -52,10 +52,10 @@ impl Relays {
             Message::Console(key, ..) | Message::Located(key, ..) => (key, None),
             _ => return,
         };
-        if let Some(part) = part {
-            self.parts.entry(awake, by, (key.clone(), part), policy.outgoing_max, || from.clone());
-        }
         if key.chain.origin == origin {
+            if let Some(part) = part {
+                self.parts.entry(awake, by, (key.clone(), part), policy.outgoing_max, || from.clone());
+            }
             // No address, so it is reached by an open link only: a node that can be dialled needs no relay.
             let to = Arc::new(NodeRef { id: origin, name: String::new(), address: None, site: None });
             out.send_encoded(to, message, Receipt::None, None);
@@ -69,8 +69,11 @@ impl Relays {
         }
     }
 
-    /// A part of an outcome has arrived: the node that sent it through this one is told.
-    pub(crate) fn received(&mut self, out: &mut Outbox, key: StepKey, part: Part) {
+    /// The origin says that a part of an outcome has arrived, and nobody else may: the node that sent it through this one is told.
+    pub(crate) fn received(&mut self, out: &mut Outbox, from: NodeId, key: StepKey, part: Part, policy: &Policy) {
+        if from != key.chain.origin && !bug!(policy, StrangersReceive) {
+            return;
+        }
         if let Some(sender) = self.parts.remove(&(key.clone(), part)) {
             out.send(&sender, Message::Received(key, part), Receipt::None, Urgency::Lazy);
         }

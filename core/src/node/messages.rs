@@ -49,7 +49,7 @@ impl Node {
             }
             Message::Received(key, part) => {
                 ground.outgoing.received(&(key.clone(), part), from.id);
-                ground.relays.received(&mut ground.out, key, part);
+                ground.relays.received(&mut ground.out, from.id, key, part, &ground.policy);
             }
             Message::Over(ended) => ended.into_iter().for_each(|chain| chains.over_says(ground, from.id, chain)),
             Message::SubChainEnded(key) => {

@@ -67,9 +67,9 @@ impl Node {
         }
     }
 
-    /// Drops what has been remembered for long enough; twice a second is often enough.
+    /// Drops what has been remembered for long enough, so often that more of it goes than a peer can bring.
     pub(super) fn expire(&mut self) {
-        const EVERY_US: u64 = 500_000;
+        const EVERY_US: u64 = 100_000;
         let awake = self.ground.clock.now();
         if awake.since(self.expired_at) < EVERY_US {
             return;

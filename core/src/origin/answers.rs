@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use catena_wire::{Branch, ChainId, LogLine, StepKey, Value};
 
 use super::{Detached, Origin, Started};
-use crate::{Action, Replied, collections::Taken, console::extend, ground::Ground, outbox::Outbox};
+use crate::{Action, Replied, collections::Taken, ground::Ground};
 
 impl Origin {
     /// An intermediate answer has arrived; `room`: how many bytes may be kept for it. False if there is no room, so that it has to be sent again.
@@ -31,12 +31,22 @@ impl Origin {
     }
 
     pub(crate) fn on_console(&mut self, ground: &mut Ground, key: &StepKey, first: u32, lines: Vec<LogLine>) {
-        let Some(started) = self.chains.get_mut(&key.chain) else { return };
-        let lines = match bug!(ground.policy, LineTwice) {
-            true => lines,
-            false => started.console.take(&key.branch, first, lines, ground.policy.console_lines_max),
-        };
-        show(&mut ground.out, key.chain, started, lines);
+        self.tell_lines(key.chain, |started| {
+            let lines = match bug!(ground.policy, LineTwice) {
+                true => lines,
+                false => started.console.take(&key.branch, first, lines, lines_room(ground)),
+            };
+            show(ground, key.chain, started, lines);
+        });
+    }
+
+    /// Does something with a chain's lines, and counts those that are kept of them then.
+    pub(super) fn tell_lines<T>(&mut self, chain: ChainId, tell: impl FnOnce(&mut Started) -> T) -> Option<T> {
+        let started = self.chains.get_mut(&chain)?;
+        let before = started.line_bytes();
+        let told = tell(started);
+        self.bytes = self.bytes - before + started.line_bytes();
+        Some(told)
     }
 
     /// Hands out the answers that are next in order, and the end once every answer that it counts has been handed out.
@@ -54,11 +64,16 @@ impl Origin {
     }
 }
 
+/// How many lines, and how many bytes of them, may wait for earlier ones.
+pub(super) const fn lines_room(ground: &Ground) -> (usize, usize) {
+    (ground.policy.console_lines_max, ground.room)
+}
+
 /// Shows lines to the holder of the reply set, or keeps them for the caller that waits for the chain's end.
-pub(super) fn show(out: &mut Outbox, chain: ChainId, started: &mut Started, lines: Vec<LogLine>) {
+pub(super) fn show(ground: &mut Ground, chain: ChainId, started: &mut Started, lines: Vec<LogLine>) {
     match &mut started.detached {
-        Some(detached) => extend(&mut detached.console, lines, detached.lines_max),
+        Some(detached) => detached.keep(lines, ground.room),
         None if lines.is_empty() => {}
-        None => out.ask(Action::Reply(chain, Replied::Console(lines))),
+        None => ground.out.ask(Action::Reply(chain, Replied::Console(lines))),
     }
 }

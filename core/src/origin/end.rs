@@ -3,7 +3,12 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, End, Exception, Fault, NodeRef, Outcome, StepKey, Whereabouts, names};
 
-use super::{Detached, Origin, Started, answers::show, found::Found, liveness::Silence};
+use super::{
+    Detached, Origin, Started,
+    answers::{lines_room, show},
+    found::Found,
+    liveness::Silence,
+};
 use crate::{
     Action, Policy, Replied,
     ground::Ground,
@@ -104,10 +109,13 @@ impl Origin {
     /// Delivers the end, if it has arrived and every answer that it counts has been handed out.
     pub(super) fn end_if_complete(&mut self, ground: &mut Ground, chain: ChainId, branch: &Branch) {
         let Some(started) = self.chains.get_mut(&chain).filter(|started| started.is_complete()) else { return };
-        let Some(end) = started.end.take() else { return };
+        let Some(mut end) = started.end.take() else { return };
         self.bytes -= end.kept_bytes();
-        let rest = started.console.take(branch, 0, end.console, ground.policy.console_lines_max);
-        show(&mut ground.out, chain, started, rest);
+        let lines = core::mem::take(&mut end.console);
+        self.tell_lines(chain, |started| {
+            let rest = started.console.take(branch, 0, lines, lines_room(ground));
+            show(ground, chain, started, rest);
+        });
         let (hops_left, last_step) = (end.hops_left, end.key.step);
         let End { outcome, path, trace, recording, .. } = *end;
         let trace = trace.unwrap_or_default();
@@ -115,11 +123,13 @@ impl Origin {
     }
 
     fn finish(&mut self, ground: &mut Ground, chain: ChainId, end: Replied, hops_left: u32) {
-        let Some(started) = self.chains.get_mut(&chain) else { return };
-        let rest = started.console.flush();
-        show(&mut ground.out, chain, started, rest);
-        let detached = started.detached.take();
-        if let (Replied::End { outcome, .. }, Some(trial)) = (&end, started.trial) {
+        let ended = self.tell_lines(chain, |started| {
+            let rest = started.console.flush();
+            show(ground, chain, started, rest);
+            (started.detached.take(), started.trial)
+        });
+        let Some((detached, trial)) = ended else { return };
+        if let (Replied::End { outcome, .. }, Some(trial)) = (&end, trial) {
             self.trials.learn(trial, outcome);
         }
         self.forget(chain);

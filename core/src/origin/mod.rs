@@ -13,6 +13,7 @@ use catena_wire::{Branch, ChainId, End, Exception, Fault, Hash, LogLine, Message
 use crate::{
     Plan, Receipt, Time, Urgency,
     collections::{Party, Tally, Timers},
+    console::{extend, leave_out},
     ground::Ground,
 };
 pub(crate) use end::Ending;
@@ -27,7 +28,25 @@ struct Detached {
     heard_as: Option<StepKey>,
     /// Lines shown so far, which go to the caller with the result.
     console: Vec<LogLine>,
+    console_bytes: usize,
     lines_max: usize,
+}
+
+impl Detached {
+    /// Keeps these lines, as far as there is room for so many bytes.
+    fn keep(&mut self, lines: Vec<LogLine>, mut room: usize) {
+        for line in lines {
+            let bytes = line.kept_bytes();
+            if bytes > room {
+                return leave_out(&mut self.console, line, format_args!("there was no memory for them"));
+            }
+            let before = self.console.len();
+            extend(&mut self.console, [line], self.lines_max);
+            if self.console.len() > before {
+                (room, self.console_bytes) = (room - bytes, self.console_bytes + bytes);
+            }
+        }
+    }
 }
 
 /// A chain that was begun here and has not ended.
@@ -48,9 +67,13 @@ struct Started {
 }
 
 impl Started {
-    /// Bytes of answers and of an end that wait for answers before them.
+    /// Bytes of answers and of an end that wait for answers before them, and of lines that are kept.
     fn bytes(&self) -> usize {
-        self.answers.held_bytes() + self.end.as_deref().map_or(0, End::kept_bytes)
+        self.answers.held_bytes() + self.end.as_deref().map_or(0, End::kept_bytes) + self.line_bytes()
+    }
+
+    fn line_bytes(&self) -> usize {
+        self.console.held_bytes() + self.detached.as_ref().map_or(0, |detached| detached.console_bytes)
     }
 
     fn wakes_at(&self) -> Time {
@@ -63,12 +86,12 @@ pub(crate) struct Origin {
     chains: BTreeMap<ChainId, Started>,
     timers: Timers<ChainId>,
     trials: Trials,
-    /// Bytes of answers and ends that wait for answers before them.
+    /// Bytes of answers and ends that wait for answers before them, and of lines that are kept.
     bytes: usize,
 }
 
 impl Origin {
-    /// Bytes of answers and ends that wait for answers before them.
+    /// Bytes of answers and ends that wait for answers before them, and of lines that are kept.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -126,7 +149,7 @@ impl Origin {
     /// the key `heard_as`.
     pub(crate) fn detach(&mut self, chain: ChainId, heard_as: Option<StepKey>, lines_max: usize) {
         if let Some(started) = self.chains.get_mut(&chain) {
-            started.detached = Some(Box::new(Detached { heard_as, console: Vec::new(), lines_max }));
+            started.detached = Some(Box::new(Detached { heard_as, console: Vec::new(), console_bytes: 0, lines_max }));
         }
     }
 

@@ -61,6 +61,7 @@ pub(crate) const fn shown_by(bug: Bug) -> (Suite, &'static str) {
         | Bug::BranchesWithoutRoom
         | Bug::StrangersAccept
         | Bug::StrangersCancel
+        | Bug::StrangersReceive
         | Bug::CancelNotPassedOn
         | Bug::StraysGoOn
         | Bug::EntryForgetsHosts

@@ -30,6 +30,7 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::OrphansMoveOn, orphans::an_orphan_that_moves_on_ends_no_later),
     (Bug::StrangersAccept, basics::only_the_node_that_was_asked_may_accept_or_refuse_a_hop),
     (Bug::StrangersCancel, forged::only_its_origin_and_whoever_brought_a_chain_may_stop_it),
+    (Bug::StrangersReceive, forged::only_its_origin_says_that_an_answer_has_arrived),
     (Bug::DuplicateReplaced, duplicates::the_earliest_step_stays_and_the_way_changes),
     (Bug::HarmlessErrorKept, duplicates::what_the_first_instance_may_have_done_is_told_although_the_second_did_nothing),
     (Bug::LossOutlived, duplicates::what_the_first_instance_may_have_done_is_told_although_the_second_did_nothing),

@@ -2,7 +2,7 @@
 
 use catena_core::{Action, Policy, Replied, Undelivered};
 use catena_wire::{
-    ChainId, Exception, Fault, Hop, Listener, LogLine, Merge, Message, NodeId, Value, Whereabouts, names,
+    ChainId, Exception, Fault, Hop, Listener, LogLine, Merge, Message, NodeId, Part, Value, Whereabouts, names,
 };
 
 use super::*;
@@ -160,6 +160,23 @@ fn only_answers_to_the_node_named_are_passed_on() {
     assert!(matches!(&passed[..], [(NodeId(9), Message::End(_), Receipt::None)]), "{passed:?}");
     node.on_undelivered(NOW, Receipt::None, Undelivered::Unreachable);
     assert!(actions(&mut node).is_empty());
+}
+
+#[test]
+pub(crate) fn only_its_origin_says_that_an_answer_has_arrived() {
+    let mut node = node(Policy::default());
+    let mine = hop(1, 1).key;
+    let ended = Message::End(Box::new(end(mine.clone(), None))).encode();
+    node.on_message(NOW, &node_ref(2), Message::Relay { to: NodeId(9), head: ended.head.to_vec(), tail: ended.tail });
+    actions(&mut node);
+    let received = Message::Received(mine, Part::End);
+    node.on_message(NOW, &node_ref(3), received.clone());
+    assert!(actions(&mut node).is_empty(), "a stranger, who knows its whole id");
+    node.on_message(NOW, &node_ref(9), received.clone());
+    let told = sent(&actions(&mut node));
+    assert!(matches!(&told[..], [(NodeId(2), Message::Received(..), _)]), "{told:?}");
+    node.on_message(NOW, &node_ref(9), received);
+    assert!(actions(&mut node).is_empty(), "once");
 }
 
 #[test]
