@@ -191,7 +191,7 @@ impl Calls {
                     }
                 }
                 Stage::Detached(chain, _) => ground.out.tell(Event::Unwanted(chain)),
-                // The look-up goes on regardless: the question has been asked already.
+                // `take` has let go of the look-up, which ends when nobody else waits for it.
                 Stage::LookingUp(_) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Custody, calls, functions and answers.
+//! Handing off, calls, functions and answers.
 
 use std::{sync::mpsc, thread, time::Duration};
 

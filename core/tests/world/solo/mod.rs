@@ -151,7 +151,7 @@ fn begun(node: &mut Node) -> (ChainId, SessionId) {
     (chain, session)
 }
 
-/// A chain whose first hop, to node 2, is in this node's custody.
+/// A chain whose first hop, to node 2, is being handed off.
 fn handing(node: &mut Node) -> (ChainId, SessionId, Receipt) {
     let (chain, session) = begun(node);
     node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);

@@ -24,7 +24,7 @@ fn ends(actions: &[Action]) -> Vec<Exception> {
 fn a_clock_that_jumps_ends_every_wait_once() {
     for jump_us in [u64::MAX, u64::MAX - 1, 10_000_000_000] {
         let mut node = node(Policy::default());
-        // In custody; waiting for a call; split; arrived with its function on its way; a plain call; a name.
+        // Being handed off; waiting for a call; split; arrived with its function on its way; a plain call; a name.
         handing(&mut node);
         let (_, beside) = begun(&mut node);
         node.on_turn(NOW, beside, calling(vec![call(0, "there"), call(1, "nowhere")]), 1);
