@@ -62,7 +62,10 @@ async fn process() {
             Ok("seen")
         })
         .repeatable("look");
+    // What a busy machine takes to start it again is no reason to have forgotten a step.
+    let policy = Policy { step_record_ttl_us: 600_000_000, ..Policy::default() };
     let node = Node::builder("bank")
+        .policy(policy)
         .listen(std::env::var(ADDRESS).unwrap())
         .cache_dir(folder.join("cache"))
         .step_store(folder.join("steps"))

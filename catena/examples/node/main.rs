@@ -72,12 +72,18 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Result<Wanted, Failure> 
             "--blob-grace-ms" => builder.blob_grace(Duration::from_millis(value()?.parse()?)),
             "--memory" => builder.memory_bytes_max(value()?.parse()?),
             "--beat-ms" => {
-                policy = Policy { step_record_ttl_us: policy.step_record_ttl_us, ..beating(value()?.parse()?) };
+                let Policy { step_record_ttl_us, step_records_max, .. } = policy;
+                policy = Policy { step_record_ttl_us, step_records_max, ..beating(value()?.parse()?) };
                 builder
             }
             // So long it remembers what it did, while it is awake.
             "--ttl-ms" => {
                 policy.step_record_ttl_us = value()?.parse::<u64>()? * 1_000;
+                builder
+            }
+            // So many steps it remembers.
+            "--records-max" => {
+                policy.step_records_max = value()?.parse()?;
                 builder
             }
             other => return Err(format!("{other} is no argument of this node").into()),

@@ -27,11 +27,13 @@ use crate::{
 /// What its links bring and somebody may want to know: hops, calls, and listings; and what became of its own hops and chains.
 struct Heard(mpsc::Sender<Message>, Arc<Answered>);
 
-/// How many hops were accepted, how many were refused for want of room, and which chains have ended.
+/// How many hops were accepted, how many were refused and why, and which chains have ended.
 #[derive(Default)]
 struct Answered {
     accepted: AtomicUsize,
     overloaded: AtomicUsize,
+    /// Refused, since whether their steps were done is unknown.
+    unknown: AtomicUsize,
     ended: Lock<BTreeSet<u128>>,
     more: Notify,
 }
@@ -54,6 +56,9 @@ impl Handler for Heard {
             }
             Ok(Message::Refused(_, why)) if why.name == exceptions::OVERLOADED => {
                 self.1.overloaded.fetch_add(1, Ordering::SeqCst);
+            }
+            Ok(Message::Refused(_, why)) if why.unknown => {
+                self.1.unknown.fetch_add(1, Ordering::SeqCst);
             }
             Ok(Message::End(end)) => {
                 self.1.ended.lock().unwrap().insert(end.key.chain.number);
@@ -128,6 +133,16 @@ impl Attacker {
             }
         };
         timeout(PATIENCE, all).await.expect("an answer to each hop")
+    }
+
+    /// Until it is said of so many of its hops that whether their steps were done is unknown.
+    pub(crate) async fn unknown(&self, hops: usize) {
+        let all = async {
+            while self.answered.unknown.load(Ordering::SeqCst) < hops {
+                self.answered.more.notified().await;
+            }
+        };
+        timeout(PATIENCE, all).await.expect("an answer that says so");
     }
 
     /// Until so many of its chains have ended.

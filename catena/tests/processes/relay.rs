@@ -32,6 +32,11 @@ pub(crate) struct Relay {
 impl Relay {
     /// To the node that listens, or will, at `target`. All connections count against one allowance.
     pub(crate) async fn to(target: String) -> Self {
+        Self::between([127, 0, 0, 1], target).await
+    }
+
+    /// The same, and the node there takes whoever comes this way for somebody at that address.
+    pub(crate) async fn between(from: [u8; 4], target: String) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let listener = Arc::new(socket.listen(BACKLOG).unwrap());
@@ -41,10 +46,13 @@ impl Relay {
         let (holding, held) = watch::channel(false);
         let (cuts, _) = broadcast::channel(1);
         let gate = Gate { allowed: allowed.subscribe(), passing: Arc::new(passing), holding: Arc::new(holding) };
-        let (cutting, from) = (cuts.clone(), Arc::clone(&listener));
+        let (cutting, from, host) = (cuts.clone(), Arc::clone(&listener), from);
+        let target: SocketAddr = target.parse().unwrap();
         let accepting = tokio::spawn(async move {
             while let Ok((near, _)) = from.accept().await {
-                let far = TcpStream::connect(&target).await.unwrap();
+                let socket = TcpSocket::new_v4().unwrap();
+                socket.bind(SocketAddr::from((host, 0))).unwrap();
+                let far = socket.connect(target).await.unwrap();
                 tokio::spawn(relayed(near, far, gate.clone(), cutting.subscribe()));
             }
         });

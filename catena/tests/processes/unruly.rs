@@ -161,14 +161,18 @@ const LARGE: &str = r#"import { call } from "catena";
         return state.length;
     };"#;
 
+/// A node that remembers this many steps.
+const RECORDS_MAX: u64 = 4_096;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_large_states_nor_many_refusals_make_a_node_forget_what_it_did() {
     /// Together more than a node keeps to answer steps once more.
     const CHAINS: usize = 9;
     const CARRIED: u64 = 8 << 20;
-    /// More than one peer's share of what a node remembers.
-    const REFUSED: u64 = 66_000;
-    let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
+    /// More than a node remembers.
+    const REFUSED: u64 = RECORDS_MAX + 500;
+    let remembers = ["--records-max", &RECORDS_MAX.to_string()];
+    let (mut nodes, client) = Nodes::patient_with(&[("a", &remembers), ("b", &[])]).await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
     let link = attacker.link(&nodes.place("a")).await;
     let hop = noting("once", 0).await;
@@ -183,9 +187,11 @@ async fn neither_large_states_nor_many_refusals_make_a_node_forget_what_it_did()
     send(&link, of_chain(&again, 1, &attacker.node)).await;
     assert_eq!(attacker.answered(2).await, (2, 0), "what it did is known, and said");
 
+    // Another address, so that it has a share of its own.
     let refused = Hop { service: "nowhere".into(), ..hop };
     let another = Attacker::start(4_243, "another", |_| Vec::new()).await;
-    let to_a = another.link(&nodes.place("a")).await;
+    let relay = Relay::between([127, 0, 0, 2], nodes.place("a").address).await;
+    let to_a = another.link(&Place::new(&relay.address)).await;
     for number in 1..=REFUSED {
         send(&to_a, of_chain(&refused, number, &another.node)).await;
     }
@@ -198,7 +204,7 @@ async fn neither_large_states_nor_many_refusals_make_a_node_forget_what_it_did()
         send(&link, of_chain(&refused, number, &attacker.node)).await;
     }
     send(&link, of_chain(&again, 1, &attacker.node)).await;
-    attacker.is_read(&link).await;
+    attacker.unknown(1).await;
     assert_eq!(count(&client, "once").await, 1);
     ask::<()>(&client, "b", "open", Json::Null).await;
     for chain in chains {

@@ -233,6 +233,27 @@ impl Codes {
 mod tests {
     use super::*;
 
+    /// However many need it meanwhile, and although the link breaks over which it came.
+    #[test]
+    fn what_has_come_and_is_being_stored_is_asked_of_nobody_else() {
+        let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });
+        let (mut codes, policy, now) = (Codes::default(), Policy::default(), Time::default());
+        let (mut out, code, by) = (Outbox::new(node(1)), Hash([7; 32]), Party::Node(NodeId(2)));
+        for from_registry in [false, true] {
+            codes.has_registry = from_registry;
+            let sources = if from_registry { Vec::new() } else { alloc::vec![node(9)] };
+            codes.want(now, &mut out, code, (SessionId(1), by), sources, &policy);
+            match from_registry {
+                false => codes.came(&mut out, NodeId(1), NodeId(9), code, Bytes::new()),
+                true => assert!(!codes.fetched(&mut out, code, Some(Bytes::new())) && !codes.fetched(&mut out, code, None)),
+            }
+            assert!(codes.stores(code) && codes.link_lost(NodeId(9)).is_empty());
+            assert!(codes.want(now, &mut out, code, (SessionId(2), by), [], &policy).is_empty(), "it is on its way");
+            assert_eq!(codes.finish(code), [SessionId(1), SessionId(2)]);
+        }
+        assert!(codes.asked.is_empty());
+    }
+
     #[test]
     fn a_link_that_breaks_concerns_the_functions_only_that_its_node_was_asked_for() {
         let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });

@@ -1,7 +1,7 @@
 //! What a node keeps beside its chains counts in its memory, and is refused where there is none.
 
 use catena_core::{Action, Gather, NotSent, Policy, Replied};
-use catena_wire::{ChainId, Message, NodeId, Part, Replies, Right, Window, names};
+use catena_wire::{ChainId, LogLine, Message, NodeId, Part, Replies, Right, Window, names};
 
 use super::*;
 
@@ -59,6 +59,68 @@ pub(crate) fn a_function_that_rides_along_counts_until_nobody_needs_it() {
     node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None))));
     actions(&mut node);
     assert_eq!(more(&node, before), 0);
+}
+
+#[test]
+fn results_that_wait_for_their_function_count_and_find_no_room_where_there_is_none() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling((0..3).map(|number| call(number, "there")).collect()), 1);
+    let returned = |node: &mut Node, id| {
+        node.on_message(NOW, &node_ref(2), Message::Return(id, Outcome::Done(large()), Brought::default()));
+    };
+    returned(&mut node, 1);
+    assert!(matches!(actions(&mut node).last(), Some(Action::Settle { call: 0, .. })), "it runs from now on");
+    let before = node.held_bytes();
+    returned(&mut node, 2);
+    assert!((BYTES..2 * BYTES).contains(&more(&node, before)), "{}", more(&node, before));
+    node.set_memory_left(BYTES / 2);
+    returned(&mut node, 3);
+    assert!((BYTES..2 * BYTES).contains(&more(&node, before)), "{}", more(&node, before));
+    let mut next = || {
+        node.on_turn(NOW, session, calling(Vec::new()), 1);
+        actions(&mut node).into_iter().find_map(|action| match action {
+            Action::Settle { call, result, .. } => Some((call, result)),
+            _ => None,
+        })
+    };
+    assert_eq!(next(), Some((1, Ok(large()))));
+    let told = next();
+    let Some((2, Err(why))) = told else { panic!("{told:?}") };
+    assert!(why.name == names::OVERLOADED && why.unknown, "the call was made: {why}");
+}
+
+#[test]
+fn lines_that_came_too_early_count_until_they_are_shown_and_find_no_room_where_there_is_none() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    actions(&mut node);
+    let before = node.held_bytes();
+    let line = |number| LogLine {
+        step: 1,
+        node: "n2".into(),
+        at_us: 0,
+        text: "x".repeat(BYTES),
+        branch: Branch::root(),
+        number,
+    };
+    let mut shown = |node: &mut Node, place| {
+        node.on_message(NOW, &node_ref(2), Message::Console(key(chain, 1), place, vec![line(place)]));
+        let lines = actions(node).into_iter().map(|action| match action {
+            Action::Reply(_, Replied::Console(lines)) => lines.len(),
+            _ => 0,
+        });
+        lines.sum::<usize>()
+    };
+    assert_eq!((shown(&mut node, 1), more(&node, before) / BYTES), (0, 1));
+    node.set_memory_left(BYTES / 2);
+    assert_eq!((shown(&mut node, 2), more(&node, before) / BYTES), (0, 1), "no room: the chain's end brings it");
+    assert_eq!((shown(&mut node, 0), more(&node, before)), (2, 0));
+    node.set_memory_left(usize::MAX);
+    shown(&mut node, 3);
+    node.forget(NOW, chain);
+    assert!(node.held_bytes() < BYTES);
 }
 
 #[test]
