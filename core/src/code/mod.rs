@@ -245,7 +245,9 @@ mod tests {
             codes.want(now, &mut out, code, (SessionId(1), by), sources, &policy);
             match from_registry {
                 false => codes.came(&mut out, NodeId(1), NodeId(9), code, Bytes::new()),
-                true => assert!(!codes.fetched(&mut out, code, Some(Bytes::new())) && !codes.fetched(&mut out, code, None)),
+                true => {
+                    assert!(!codes.fetched(&mut out, code, Some(Bytes::new())) && !codes.fetched(&mut out, code, None))
+                }
             }
             assert!(codes.stores(code) && codes.link_lost(NodeId(9)).is_empty());
             assert!(codes.want(now, &mut out, code, (SessionId(2), by), [], &policy).is_empty(), "it is on its way");

@@ -97,13 +97,14 @@ impl Liveness {
             return;
         }
         self.pulses.retain(|(branch, _)| !own(branch) || open.contains(branch));
-        for branch in open {
-            if (self.pulses.len() < BRANCHES_MAX || bug!(policy, HeardWithoutBound))
-                && let Err(place) = self.place_of(branch)
-            {
-                self.pulses.insert(place, (branch.clone(), parent.clone()));
-            }
+        let unknown = open.into_iter().filter(|branch| self.place_of(branch).is_err());
+        let mut new: Vec<_> = unknown.map(|branch| (branch.clone(), parent.clone())).collect();
+        if !bug!(policy, HeardWithoutBound) {
+            new.truncate(BRANCHES_MAX.saturating_sub(self.pulses.len()));
         }
+        // Two sorted runs are merged in one walk; each branch inserted in its place would move those behind it.
+        self.pulses.append(&mut new);
+        self.pulses.sort_by(|(a, _), (b, _)| a.cmp(b));
     }
 
     /// A sign of life of one branch, taken for one of all of them: a seeded bug.
