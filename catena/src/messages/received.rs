@@ -212,11 +212,11 @@ impl Buffered {
             };
             let todo = hub.machine().owner.on_request(hub.now(), HERE, self.node.id, read);
             match todo {
-                Todo::Read { memory, offset, count, .. } => {
+                Todo::Do(_, memory) => {
                     let from = whole.len();
-                    whole.resize(from + count as usize, 0);
-                    let read = memory.hold().memory.read(offset, &mut whole[from..]);
-                    read.map_err(|_| refused("READ of a long message", SegmentRefusal::OutOfBounds(offset)))?;
+                    whole.resize(from + piece as usize, 0);
+                    let read = memory.hold().memory.read(next, &mut whole[from..]);
+                    read.map_err(|_| refused("READ of a long message", SegmentRefusal::OutOfBounds(next)))?;
                 }
                 Todo::Answer(SegmentMessage::Refused(_, why)) => return Err(refused("READ of a long message", why)),
                 _ => return Err(refused("READ of a long message", SegmentRefusal::BadAnswer)),

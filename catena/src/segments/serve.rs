@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use catena_core::segments::Todo;
 use catena_net::Link;
 use catena_segment::{Allow, Width};
-use catena_wire::{NodeId, Order, SegmentMessage, SegmentRefusal};
+use catena_wire::{At, NodeId, Order, SegmentMessage, SegmentRefusal};
 
 use crate::{messages::Offer, shell::Shell};
 
@@ -76,7 +76,9 @@ impl Hub {
         offer: Option<Offer<'_>>,
     ) {
         match todo {
-            Todo::Read { id, memory, offset, count, tell, .. } if offer.is_some() => {
+            Todo::Do(SegmentMessage::Read { id, at: At { offset, .. }, count, notify, .. }, memory)
+                if offer.is_some() =>
+            {
                 let pages = memory.hold();
                 drop(machine);
                 // The machine has checked the bounds.
@@ -86,11 +88,11 @@ impl Hub {
                     link,
                     filled.map_or(SegmentMessage::Refused(id, SegmentRefusal::Overloaded), |offer| offer.sent(id)),
                 );
-                if tell {
+                if notify {
                     memory.notices.tell(from, Access::Read, offset, count.into());
                 }
             }
-            Todo::Read { id, memory, offset, count, order, tell } => {
+            Todo::Do(SegmentMessage::Read { id, at: At { offset, .. }, count, notify, order, .. }, memory) => {
                 let pages = memory.hold();
                 drop(machine);
                 let as_it_is = if order == Order::Bytes { pages.memory.part(offset, count.into()) } else { None };
@@ -110,11 +112,11 @@ impl Hub {
                     }
                     None => post(link, SegmentMessage::Refused(id, SegmentRefusal::Overloaded)),
                 }
-                if tell {
+                if notify {
                     memory.notices.tell(from, Access::Read, offset, count.into());
                 }
             }
-            Todo::Write { memory, offset, data, order, tell } => {
+            Todo::Do(SegmentMessage::Write { at: At { offset, .. }, notify, order, data, .. }, memory) => {
                 let pages = memory.hold();
                 drop(machine);
                 // The machine has checked the bounds.
@@ -123,11 +125,11 @@ impl Hub {
                     Some(data) => pages.memory.write(offset, &data),
                 };
                 drop(pages);
-                if tell {
+                if notify {
                     memory.notices.tell(from, Access::Write, offset, data.len() as u64);
                 }
             }
-            Todo::Cas { id, memory, offset, width, old, new, tell } => {
+            Todo::Do(SegmentMessage::Cas { id, at: At { offset, .. }, width, old, new, notify, .. }, memory) => {
                 let pages = memory.hold();
                 drop(machine);
                 let wide = if width == 4 { Width::Four } else { Width::Eight };
@@ -139,16 +141,16 @@ impl Hub {
                         SegmentMessage::Was(id, was)
                     }),
                 );
-                if tell {
+                if notify {
                     memory.notices.tell(from, Access::Cas, offset, width.into());
                 }
             }
-            Todo::Share { id, memory, write, .. } => {
+            Todo::Do(SegmentMessage::Attach { id, write, .. }, memory) => {
                 let approved = memory.approved();
                 drop(machine);
                 self.share(id, (memory, approved), write, link);
             }
-            Todo::Offer { id, memory, by, write } => {
+            Todo::Do(SegmentMessage::Reach { id, by, write, .. }, memory) => {
                 let approved = memory.approved();
                 drop(machine);
                 self.offer(id, (memory, approved), &by, write, link);
@@ -157,7 +159,8 @@ impl Hub {
                 drop(machine);
                 post(link, answer);
             }
-            Todo::Nothing => {}
+            // Nothing else is ever to be done.
+            Todo::Do(..) | Todo::Nothing => {}
         }
     }
 

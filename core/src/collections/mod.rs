@@ -1,10 +1,9 @@
-//! Small collections that every part uses: deadlines in order, values by number, numbered answers, what is remembered for a while, how much each peer has of
+//! Small collections that every part uses: deadlines in order, numbered answers, what is remembered for a while, how much each peer has of
 //! something, and for how long a peer could not be reached.
 
 mod awake;
 mod expiring;
 mod in_order;
-mod numbered;
 mod party;
 mod shares;
 mod tally;
@@ -14,7 +13,6 @@ mod unreached;
 pub(crate) use awake::AwakeClock;
 pub(crate) use expiring::{EXPIRED_AT_ONCE_MAX, Expiring};
 pub(crate) use in_order::InOrder;
-pub(crate) use numbered::Numbered;
 pub(crate) use party::{Parties, Party};
 pub(crate) use shares::Shares;
 pub(crate) use tally::{Taken, Tally};

@@ -4,8 +4,6 @@ use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
 use catena_wire::{At, NodeId, SegmentEntry, SegmentRefusal};
 
-use crate::collections::Numbered;
-
 /// Limit on refused writes of one import that are remembered until a flush.
 const REFUSALS_MAX: usize = 16;
 
@@ -68,20 +66,22 @@ impl Imported {
 #[derive(Clone, Debug)]
 pub struct Imports {
     imports_max: usize,
-    all: Numbered<Imported>,
+    all: BTreeMap<ImportId, Imported>,
+    /// The next import's number. None is used twice, so that one that was released finds nothing.
+    next: u64,
     by_name: BTreeMap<(NodeId, Box<str>), ImportId>,
 }
 
 impl Imports {
     pub(super) const fn new(imports_max: usize) -> Self {
-        Self { imports_max, all: Numbered::new(), by_name: BTreeMap::new() }
+        Self { imports_max, all: BTreeMap::new(), next: 0, by_name: BTreeMap::new() }
     }
 
     /// What was imported from this owner under this name, if it is not stale: the local look-up of section 4.2. Counts one more user.
     pub fn known(&mut self, owner: NodeId, name: &str) -> Option<ImportId> {
         // The name is copied, since a key of two parts cannot be looked up by a borrowed name.
         let id = *self.by_name.get(&(owner, name.into()))?;
-        let imported = self.all.get_mut(id.0).filter(|imported| imported.import.stale.is_none())?;
+        let imported = self.all.get_mut(&id).filter(|imported| imported.import.stale.is_none())?;
         imported.users += 1;
         Some(id)
     }
@@ -100,7 +100,7 @@ impl Imports {
         let key = (owner, Box::from(entry.name.as_str()));
         if grant.is_none()
             && let Some(id) = self.by_name.get(&key).copied()
-            && let Some(known) = self.all.get_mut(id.0)
+            && let Some(known) = self.all.get_mut(&id)
         {
             let same = (known.import.entry.number, known.import.entry.generation) == (entry.number, entry.generation);
             if same && known.import.stale.is_none() {
@@ -116,13 +116,9 @@ impl Imports {
             return Err(SegmentRefusal::Overloaded);
         }
         let import = Import { owner, entry, grant, stale: None, slot };
-        let id = ImportId(self.all.insert(Imported {
-            import,
-            users: 1,
-            written: None,
-            refused: Vec::new(),
-            told: Vec::new(),
-        }));
+        let id = ImportId(self.next);
+        self.next += 1;
+        self.all.insert(id, Imported { import, users: 1, written: None, refused: Vec::new(), told: Vec::new() });
         if grant.is_none() {
             self.by_name.insert(key, id);
         }
@@ -131,7 +127,7 @@ impl Imports {
 
     /// One user less; after the last one the import is dropped.
     pub fn release(&mut self, id: ImportId) {
-        let Some(imported) = self.all.get_mut(id.0) else { return };
+        let Some(imported) = self.all.get_mut(&id) else { return };
         imported.users -= 1;
         if imported.users > 0 {
             return;
@@ -140,23 +136,23 @@ impl Imports {
         if self.by_name.get(&key) == Some(&id) {
             self.by_name.remove(&key);
         }
-        self.all.remove(id.0);
+        self.all.remove(&id);
     }
 
     /// What is known of an import.
     #[must_use]
     pub fn get(&self, id: ImportId) -> Option<&Import> {
-        self.all.get(id.0).map(|imported| &imported.import)
+        self.all.get(&id).map(|imported| &imported.import)
     }
 
     /// All imports, for a refresh.
     pub fn all(&self) -> impl Iterator<Item = (ImportId, &Import)> {
-        self.all.iter().map(|(number, imported)| (ImportId(number), &imported.import))
+        self.all.iter().map(|(id, imported)| (*id, &imported.import))
     }
 
     /// From now on every use of it fails here (section 4.1: after a refresh, stale entries fail at the source).
     pub fn purge(&mut self, id: ImportId, why: SegmentRefusal) {
-        if let Some(imported) = self.all.get_mut(id.0) {
+        if let Some(imported) = self.all.get_mut(&id) {
             imported.import.stale.get_or_insert(why);
         }
     }
@@ -164,7 +160,7 @@ impl Imports {
     /// Whether everything written to a segment is known to have been done: only then may it be reached in another way.
     #[must_use]
     pub fn is_flushed(&self, id: ImportId) -> bool {
-        self.all.get(id.0).is_some_and(|imported| imported.written.is_none() && imported.refused.is_empty())
+        self.all.get(&id).is_some_and(|imported| imported.written.is_none() && imported.refused.is_empty())
     }
 
     /// A write could not be sent: an empty write has to use up its turn, and the next flush reports it.
@@ -175,10 +171,10 @@ impl Imports {
 
     /// The refused writes that the last flush reported: at most 16, of which the last stands for those after it.
     pub fn take_told(&mut self, id: ImportId) -> Vec<RefusedWrite> {
-        self.all.get_mut(id.0).map(|imported| core::mem::take(&mut imported.told)).unwrap_or_default()
+        self.all.get_mut(&id).map(|imported| core::mem::take(&mut imported.told)).unwrap_or_default()
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
@@ -195,11 +191,11 @@ impl Imports {
     }
 
     pub(super) fn written(&self, id: ImportId) -> Option<Written> {
-        self.all.get(id.0)?.written
+        self.all.get(&id)?.written
     }
 
     pub(super) fn wrote(&mut self, id: ImportId, (link, upto): Written) {
-        let Some(imported) = self.all.get_mut(id.0) else { return };
+        let Some(imported) = self.all.get_mut(&id) else { return };
         if imported.written.is_some_and(|(before, _)| before != link) {
             // What was written over the lost link may not have been done.
             imported.refuse(RefusedWrite { turn: 0, offset: 0, bytes: 0, why: SegmentRefusal::OwnerLost });
@@ -208,14 +204,14 @@ impl Imports {
     }
 
     pub(super) fn refused(&mut self, id: ImportId, write: RefusedWrite) {
-        if let Some(imported) = self.all.get_mut(id.0) {
+        if let Some(imported) = self.all.get_mut(&id) {
             imported.refuse(write);
         }
     }
 
     /// Everything written up to `upto` has been done, or refused: returns the first refusal. What was written since waits for the next flush.
     pub(super) fn flushed(&mut self, id: ImportId, upto: Written) -> Option<SegmentRefusal> {
-        let imported = self.all.get_mut(id.0)?;
+        let imported = self.all.get_mut(&id)?;
         imported.written = imported.written.filter(|written| *written != upto);
         let (told, later) = core::mem::take(&mut imported.refused).into_iter().partition(|write| write.turn < upto.1);
         (imported.refused, imported.told) = (later, told);

@@ -2,8 +2,6 @@
 
 #[cfg(feature = "seeded-bugs")]
 use alloc::collections::BTreeMap;
-use alloc::string::String;
-use bytes::Bytes;
 
 use catena_wire::{At, NodeId, Order, Rights, SegmentMessage, SegmentRefusal};
 
@@ -15,76 +13,13 @@ use super::{
 };
 use crate::Time;
 
-/// What is to be done with a segment's bytes. The memory is the segment's at the time of the request: it must be held before the next request is decided.
+/// What is to be done with a request.
 #[derive(Debug)]
 pub enum Todo<M> {
-    /// Read, and answer with the bytes.
-    Read {
-        /// The requester's number.
-        id: u64,
-        /// The segment's bytes.
-        memory: M,
-        /// The first byte to read.
-        offset: u64,
-        /// How many bytes.
-        count: u32,
-        /// The byte order that the requester wants.
-        order: Order,
-        /// Whether the owner is notified.
-        tell: bool,
-    },
-    /// Write.
-    Write {
-        /// The segment's bytes.
-        memory: M,
-        /// The first byte to write.
-        offset: u64,
-        /// The bytes.
-        data: Bytes,
-        /// The byte order in which they come.
-        order: Order,
-        /// Whether the owner is notified.
-        tell: bool,
-    },
-    /// Compare and swap, and answer with what was there.
-    Cas {
-        /// The requester's number.
-        id: u64,
-        /// The segment's bytes.
-        memory: M,
-        /// Where the word is; aligned.
-        offset: u64,
-        /// Its width in bytes: 4 or 8.
-        width: u8,
-        /// If the word is this,
-        old: u64,
-        /// it is replaced by this.
-        new: u64,
-        /// Whether the owner is notified.
-        tell: bool,
-    },
-    /// Share the pages with the requester.
-    Share {
-        /// The requester's number.
-        id: u64,
-        /// The segment's bytes.
-        memory: M,
-        /// How many bytes there are.
-        bytes: u64,
-        /// Whether it may write and swap.
-        write: bool,
-    },
-    /// Let the requester reach the memory from another host.
-    Offer {
-        /// The requester's number.
-        id: u64,
-        /// The segment's bytes.
-        memory: M,
-        /// The remote memory by which it is reached.
-        by: String,
-        /// Whether it may write and swap.
-        write: bool,
-    },
+    /// Do this with the segment's bytes: a read, a write, a swap, or let the requester reach them without requests. The message no longer says what was asked
+    /// for but what is decided: `notify` whether the owner is notified, `write` whether the requester may write and swap. The memory is the segment's at the
+    /// time of the request: it must be held before the next request is decided.
+    Do(SegmentMessage, M),
     /// Send this.
     Answer(SegmentMessage),
     /// Nothing for now.
@@ -166,11 +101,10 @@ impl<M: Clone> Owner<M> {
     pub fn next(&mut self, now: Time, link: u64, from: NodeId) -> Option<Todo<M>> {
         let message = self.turns.next(link)?;
         #[cfg(feature = "seeded-bugs")]
-        if let SegmentMessage::Write { turn, at, data, order, .. } = &message
+        if let SegmentMessage::Write { turn, .. } = &message
             && let Some(memory) = self.approved.remove(&(link, *turn))
         {
-            let (offset, data, order) = (at.offset, data.clone(), *order);
-            return Some(Todo::Write { memory, offset, data, order, tell: false });
+            return Some(Todo::Do(message, memory));
         }
         Some(self.decide(now, from, message))
     }
@@ -191,63 +125,71 @@ impl<M: Clone> Owner<M> {
         self.turns.lost(link);
     }
 
-    fn decide(&mut self, now: Time, from: NodeId, message: SegmentMessage) -> Todo<M> {
-        let refused = |why| refused(&message, why).map_or(Todo::Nothing, Todo::Answer);
-        self.try_decide(now, from, &message).unwrap_or_else(refused)
+    fn decide(&mut self, now: Time, from: NodeId, mut message: SegmentMessage) -> Todo<M> {
+        let answer = match self.allow(now, from, &mut message) {
+            Ok(Some(memory)) => return Todo::Do(message, memory),
+            Ok(None) => self.answer(from, &message),
+            Err(why) => refused(&message, why),
+        };
+        answer.map_or(Todo::Nothing, Todo::Answer)
     }
 
-    fn try_decide(&mut self, now: Time, from: NodeId, message: &SegmentMessage) -> Result<Todo<M>, SegmentRefusal> {
-        Ok(match message {
-            SegmentMessage::Read { id, at, count, notify, order, .. } => {
+    /// Returns the memory that a request is about, and puts into the request what is decided of it: see [`Todo::Do`]. `None`: it is about no memory.
+    fn allow(&mut self, now: Time, from: NodeId, message: &mut SegmentMessage) -> Result<Option<M>, SegmentRefusal> {
+        let exported = match message {
+            SegmentMessage::Read { at, count, notify, order, .. } => {
                 self.check_count(u64::from(*count), *order)?;
                 let exported = self.allowed(now, from, at, u64::from(*count), Rights::READ)?;
-                let (memory, tell) = (exported.memory.clone(), exported.how.on_read.tells(*notify));
-                Todo::Read { id: *id, memory, offset: at.offset, count: *count, order: *order, tell }
+                *notify = exported.how.on_read.tells(*notify);
+                exported
             }
             SegmentMessage::Write { at, notify, order, data, .. } => {
                 self.check_count(data.len() as u64, *order)?;
                 let exported = self.allowed(now, from, at, data.len() as u64, Rights::WRITE)?;
-                let (memory, tell) = (exported.memory.clone(), exported.how.on_write.tells(*notify));
-                Todo::Write { memory, offset: at.offset, data: data.clone(), order: *order, tell }
+                *notify = exported.how.on_write.tells(*notify);
+                exported
             }
-            SegmentMessage::Cas { id, at, width, old, new, notify, .. } => {
+            SegmentMessage::Cas { at, width, notify, .. } => {
                 if !matches!(width, 4 | 8) || !at.offset.is_multiple_of(u64::from(*width)) {
                     return Err(SegmentRefusal::Unaligned);
                 }
                 let exported = self.allowed(now, from, at, u64::from(*width), Rights::CAS)?;
-                let (memory, tell) = (exported.memory.clone(), exported.how.on_write.tells(*notify));
-                let (id, width, old, new) = (*id, *width, *old, *new);
-                Todo::Cas { id, memory, offset: at.offset, width, old, new, tell }
-            }
-            SegmentMessage::Flush(id, _) => Todo::Answer(SegmentMessage::Flushed(*id)),
-            SegmentMessage::Import(id, name) => {
-                Todo::Answer(SegmentMessage::Imported(*id, self.exports.named(name, from)?))
+                *notify = exported.how.on_write.tells(*notify);
+                exported
             }
             // By a grant only a partner on this host reaches memory without requests.
             SegmentMessage::Reach { at: At { grant: Some(_), .. }, .. } => return Err(SegmentRefusal::NotShared),
-            SegmentMessage::Reach { id, at, by, write } => {
-                let (exported, write) = self.shown(now, from, at, *write)?;
+            SegmentMessage::Reach { at, write, .. } => {
+                let exported = self.shown(now, from, at, write)?;
                 // The owner cannot be notified of an access without messages.
                 if exported.how.on_read == Notify::Always {
                     return Err(SegmentRefusal::NotShared);
                 }
-                let write = write && exported.how.on_write != Notify::Always;
-                Todo::Offer { id: *id, memory: exported.memory.clone(), by: by.clone(), write }
+                *write &= exported.how.on_write != Notify::Always;
+                exported
             }
-            SegmentMessage::Attach { id, at, write, .. } => {
-                let (exported, write) = self.shown(now, from, at, *write)?;
-                Todo::Share { id: *id, memory: exported.memory.clone(), bytes: exported.bytes, write }
-            }
-            SegmentMessage::List(id, first) => {
-                Todo::Answer(SegmentMessage::Listing(*id, self.exports.list(from, *first)))
-            }
-            _ => Todo::Nothing,
+            SegmentMessage::Attach { at, write, .. } => self.shown(now, from, at, write)?,
+            _ => return Ok(None),
+        };
+        Ok(Some(exported.memory.clone()))
+    }
+
+    /// The answer to a request that needs no memory; `None` if it gets none.
+    fn answer(&self, from: NodeId, message: &SegmentMessage) -> Option<SegmentMessage> {
+        Some(match message {
+            SegmentMessage::Flush(id, _) => SegmentMessage::Flushed(*id),
+            SegmentMessage::Import(id, name) => match self.exports.named(name, from) {
+                Ok(entry) => SegmentMessage::Imported(*id, entry),
+                Err(why) => SegmentMessage::Refused(*id, why),
+            },
+            SegmentMessage::List(id, first) => SegmentMessage::Listing(*id, self.exports.list(from, *first)),
+            _ => return None,
         })
     }
 
-    /// A segment that this importer may reach without requests, by its rights or by a grant of the whole segment; and whether it may do everything with the
-    /// segment, as anybody can who reaches memory for writing.
-    fn shown(&self, now: Time, from: NodeId, at: &At, write: bool) -> Result<(&Exported<M>, bool), SegmentRefusal> {
+    /// A segment that this importer may reach without requests, by its rights or by a grant of the whole segment. `write` stays only if it may do everything
+    /// with the segment, as anybody can who reaches memory for writing.
+    fn shown(&self, now: Time, from: NodeId, at: &At, write: &mut bool) -> Result<&Exported<M>, SegmentRefusal> {
         let exported = self.exports.find(at)?;
         let all = match at.grant {
             None => {
@@ -260,7 +202,8 @@ impl<M: Clone> Owner<M> {
                 whole.ok_or(SegmentRefusal::GrantVoid)?
             }
         };
-        Ok((exported, write && all && !exported.inhibited))
+        *write &= all && !exported.inhibited;
+        Ok(exported)
     }
 
     fn check_count(&self, count: u64, order: Order) -> Result<(), SegmentRefusal> {

@@ -1,11 +1,11 @@
 //! Requests that wait for an answer, each until its deadline.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 
 use catena_wire::{NodeId, SegmentMessage, SegmentRefusal};
 
 use super::{imports::ImportId, policy::SegmentPolicy};
-use crate::{Time, collections::Numbered};
+use crate::Time;
 
 /// Deadlines are checked no more often than this, microseconds.
 const SWEEP_US: u64 = 10_000;
@@ -47,7 +47,9 @@ pub struct Asked {
 pub(super) struct Requests<W> {
     requests_max: usize,
     timeout_us: u64,
-    under_way: Numbered<Request<W>>,
+    under_way: BTreeMap<u64, Request<W>>,
+    /// The next request's number. None is used twice, so that a late answer finds nothing.
+    next: u64,
     /// No deadline is earlier than this.
     sweep_at: Option<Time>,
 }
@@ -55,7 +57,7 @@ pub(super) struct Requests<W> {
 impl<W> Requests<W> {
     pub(super) const fn new(policy: &SegmentPolicy) -> Self {
         let (requests_max, timeout_us) = (policy.requests_max, policy.request_timeout_us);
-        Self { requests_max, timeout_us, under_way: Numbered::new(), sweep_at: None }
+        Self { requests_max, timeout_us, under_way: BTreeMap::new(), next: 0, sweep_at: None }
     }
 
     pub(super) fn ask(
@@ -70,7 +72,9 @@ impl<W> Requests<W> {
             return Err(SegmentRefusal::Overloaded);
         }
         let deadline = now.after(self.timeout_us);
-        let id = self.under_way.insert(Request { by, kind, waiter, deadline });
+        let id = self.next;
+        self.next += 1;
+        self.under_way.insert(id, Request { by, kind, waiter, deadline });
         // All requests have the same time, so the first deadline stays the earliest.
         self.sweep_at.get_or_insert(deadline);
         Ok(Asked { id, message: message(id) })
@@ -78,12 +82,12 @@ impl<W> Requests<W> {
 
     /// A request was answered, if it was by the owner that was asked and over the same link.
     pub(super) fn answered(&mut self, by: (NodeId, u64), id: u64) -> Option<Request<W>> {
-        self.under_way.get(id).filter(|request| request.by == by)?;
-        self.under_way.remove(id)
+        self.under_way.get(&id).filter(|request| request.by == by)?;
+        self.under_way.remove(&id)
     }
 
     pub(super) fn give_up(&mut self, id: u64) {
-        self.under_way.remove(id);
+        self.under_way.remove(&id);
     }
 
     /// Removes what was asked over a lost link: it is not answered any more.
@@ -97,7 +101,7 @@ impl<W> Requests<W> {
             return Vec::new();
         }
         let late = self.end(|request| request.deadline <= now);
-        let next = self.under_way.iter().map(|(_, request)| request.deadline).min();
+        let next = self.under_way.values().map(|request| request.deadline).min();
         self.sweep_at = next.map(|at| at.max(now.after(SWEEP_US)));
         late
     }
@@ -106,12 +110,11 @@ impl<W> Requests<W> {
         self.sweep_at
     }
 
-    pub(super) const fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.under_way.len()
     }
 
     fn end(&mut self, which: impl Fn(&Request<W>) -> bool) -> Vec<Request<W>> {
-        let ended: Vec<u64> = self.under_way.iter().filter(|(_, request)| which(request)).map(|(id, _)| id).collect();
-        ended.into_iter().filter_map(|id| self.under_way.remove(id)).collect()
+        self.under_way.extract_if(.., |_, request| which(request)).map(|(_, request)| request).collect()
     }
 }

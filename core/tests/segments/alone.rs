@@ -32,11 +32,7 @@ fn write(turn: u64, at: At, bytes: usize) -> M {
 /// What became of a request: the memory that it reached, or why not.
 fn outcome(todo: Todo<u32>) -> Result<Option<u32>, R> {
     match todo {
-        Todo::Read { memory, .. }
-        | Todo::Write { memory, .. }
-        | Todo::Cas { memory, .. }
-        | Todo::Share { memory, .. }
-        | Todo::Offer { memory, .. } => Ok(Some(memory)),
+        Todo::Do(_, memory) => Ok(Some(memory)),
         Todo::Answer(M::Refused(_, why) | M::NotWritten(_, why)) => Err(why),
         Todo::Answer(_) | Todo::Nothing => Ok(None),
     }
@@ -170,7 +166,7 @@ fn pages_are_mapped_by_a_grant_of_all_of_them_and_by_its_partner_alone() {
         from,
         attach(grant, write),
     ) {
-        Todo::Share { write, .. } => Ok(write),
+        Todo::Do(M::Attach { write, .. }, _) => Ok(write),
         other => Err(outcome(other).unwrap_err()),
     };
     let all = Grant { rights: Rights::ALL, ..whole };

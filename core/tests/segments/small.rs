@@ -520,12 +520,12 @@ impl World {
 
     fn perform(&mut self, link: usize, todo: Todo<u8>) {
         match todo {
-            Todo::Read { id, memory, count, .. } => {
+            Todo::Do(M::Read { id, count, .. }, memory) => {
                 let last = self.memories[usize::from(memory)].last;
                 self.serve(link, id, memory, last.into());
                 self.answer(link, M::Data(id, vec![last; count as usize].into()));
             }
-            Todo::Write { memory, data, .. } => self.write(link, memory, data[0]),
+            Todo::Do(M::Write { data, .. }, memory) => self.write(link, memory, data[0]),
             Todo::Answer(message) => {
                 if let M::NotWritten(turn, _) = &message {
                     let by = (self.links[link].number, *turn);
@@ -534,7 +534,7 @@ impl World {
                 }
                 self.answer(link, message);
             }
-            Todo::Cas { id, memory, old, new, .. } => {
+            Todo::Do(M::Cas { id, old, new, .. }, memory) => {
                 let known = &mut self.memories[usize::from(memory)];
                 let was = known.word;
                 if was == old {
@@ -545,7 +545,7 @@ impl World {
                 self.answer(link, M::Was(id, was));
             }
             Todo::Nothing => {}
-            Todo::Share { .. } | Todo::Offer { .. } => self.fail("what nobody asked for is done"),
+            Todo::Do(..) => self.fail("what nobody asked for is done"),
         }
     }
 }

@@ -314,19 +314,23 @@ impl World {
 
     fn perform(&mut self, at: usize, todo: Todo<u32>, place: Option<At>) -> Result<(), String> {
         let link = self.importers[at].link;
-        let (memory, need) = match &todo {
-            Todo::Read { memory, .. } => (*memory, Rights::READ),
-            Todo::Write { memory, .. } => (*memory, Rights::WRITE),
-            Todo::Cas { memory, .. } => (*memory, Rights::CAS),
+        let (message, memory) = match todo {
+            Todo::Do(message, memory) => (message, memory),
             Todo::Answer(message) => {
-                self.importers[at].back.push_back(message.clone());
+                self.importers[at].back.push_back(message);
                 return Ok(());
             }
+            Todo::Nothing => return Ok(()),
+        };
+        let need = match &message {
+            M::Read { .. } => Rights::READ,
+            M::Write { .. } => Rights::WRITE,
+            M::Cas { .. } => Rights::CAS,
             _ => return Ok(()),
         };
         self.judge(at, memory, need, place)?;
-        let answer = match todo {
-            Todo::Write { data, .. } => {
+        let answer = match message {
+            M::Write { data, .. } => {
                 let number = u64::from_le_bytes(*data.first_chunk().unwrap());
                 if self.last_of_link.insert(link, number).is_some_and(|last| last >= number) {
                     return Err(format!("write {number} was done out of its turn"));
@@ -334,8 +338,8 @@ impl World {
                 self.done.insert(number);
                 return Ok(());
             }
-            Todo::Read { id, count, .. } => M::Data(id, vec![0; count as usize].into()),
-            Todo::Cas { id, .. } => M::Was(id, 0),
+            M::Read { id, count, .. } => M::Data(id, vec![0; count as usize].into()),
+            M::Cas { id, .. } => M::Was(id, 0),
             _ => return Ok(()),
         };
         self.importers[at].back.push_back(answer);
