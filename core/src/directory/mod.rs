@@ -96,10 +96,14 @@ impl Directory {
     }
 
     fn set_left(&mut self, awake: Time, service: &str, left: Left, policy: &Policy) {
-        self.left.expired(awake, policy.moved_ttl_us);
         // Entered anew, so that its age counts from now on.
         self.left.remove(&service.to_string());
         self.left.entry(awake, Party::Own, service.to_string(), policy.moved_max, || left);
+    }
+
+    /// Drops what has been remembered for long enough.
+    pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
+        self.left.expired(awake, policy.moved_ttl_us);
     }
 
     fn whither(&self, now: Time, service: &str) -> Whither {
