@@ -27,10 +27,6 @@ impl Directory {
         self.lookups.waiting()
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.lookups.is_idle()
-    }
-
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.lookups.next_timeout()
     }
