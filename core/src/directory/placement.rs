@@ -49,8 +49,8 @@ impl Placement {
         learn(&mut self.states, code, bytes as u64);
     }
 
-    pub(crate) fn learn_result(&mut self, target: String, bytes: usize) {
-        learn(&mut self.results, target, bytes as u64);
+    pub(crate) fn learn_result(&mut self, service: &str, function: &str, bytes: usize) {
+        learn(&mut self.results, target(service, function), bytes as u64);
     }
 
     pub(crate) fn forget(&mut self, node: NodeId) {
@@ -59,13 +59,17 @@ impl Placement {
 
     /// Whether it is quicker to move to that node for a call than to stay. Moving takes the state there; staying brings the result back. As far as is known,
     /// what comes after is equally far from both nodes; moving saves the way back.
-    pub(crate) fn moving_is_quicker(&self, code: Hash, node: NodeId, target: &str) -> bool {
+    pub(crate) fn moving_is_quicker(&self, code: Hash, node: NodeId, service: &str, function: &str) -> bool {
         let Some(link) = self.links.get(&node).filter(|link| link.bytes_per_s > 0) else { return true };
         let state = self.states.get(&code).copied().unwrap_or(STATE_BYTES_AT_FIRST);
-        let result = self.results.get(target).copied().unwrap_or(RESULT_BYTES_AT_FIRST);
+        let result = self.results.get(&target(service, function)).copied().unwrap_or(RESULT_BYTES_AT_FIRST);
         let transfer_us = |bytes: u64| bytes.saturating_mul(1_000_000) / link.bytes_per_s;
         transfer_us(state) <= link.round_trip_us / 2 + transfer_us(result)
     }
+}
+
+fn target(service: &str, function: &str) -> String {
+    [service, "/", function].concat()
 }
 
 #[cfg(test)]
@@ -82,12 +86,12 @@ mod tests {
             let mut other = [0; 32];
             other[..8].copy_from_slice(&number.to_le_bytes());
             placement.learn_state(Hash(other), 1);
-            placement.learn_result(number.to_string(), 1);
+            placement.learn_result("bank", &number.to_string(), 1);
         }
-        assert!(!placement.moving_is_quicker(code, node, "bank/rate"), "nothing is known of either");
-        placement.learn_result("bank/rate".into(), 1_000_000);
-        assert!(placement.moving_is_quicker(code, node, "bank/rate"), "the result is larger than the state");
+        assert!(!placement.moving_is_quicker(code, node, "bank", "rate"), "nothing is known of either");
+        placement.learn_result("bank", "rate", 1_000_000);
+        assert!(placement.moving_is_quicker(code, node, "bank", "rate"), "the result is larger than the state");
         placement.learn_state(code, 2_000_000);
-        assert!(!placement.moving_is_quicker(code, node, "bank/rate"), "and now it is not");
+        assert!(!placement.moving_is_quicker(code, node, "bank", "rate"), "and now it is not");
     }
 }

@@ -106,7 +106,7 @@ impl Node {
             self.rights.next_timeout(),
             self.ground.codes.next_timeout(),
             self.ground.outgoing.next_timeout(),
-            self.ground.directory.next_timeout(),
+            self.ground.directory.lookups.next_timeout(),
         ];
         timers.into_iter().flatten().min()
     }
