@@ -410,7 +410,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
         branches,
         merged: &state.merged,
         continuation: &hand_off.continuation,
-        code_bytes: hand_off.code_bytes(),
+        code_bytes: hand_off.code_bytes.as_ref(),
     };
     Some(hop.encode())
 }
