@@ -232,9 +232,9 @@ impl Ground {
         match self.directory.moving_until(self.now, service) {
             Some(until) => {
                 let until = until.min(self.now.after(self.policy.moving_wait_us_max));
-                self.directory.wait_for(&mut self.out, service, self.me.id, waiter, until);
+                self.directory.lookups.wait_for(&mut self.out, service, self.me.id, waiter, until);
             }
-            None => self.directory.look_up(&mut self.out, service, waiter, Vec::new()),
+            None => self.directory.lookups.look_up(&mut self.out, service, waiter, Vec::new()),
         }
     }
 
@@ -247,24 +247,24 @@ impl Ground {
         waiter: Waiter,
         mut excluded: Vec<NodeId>,
     ) -> Option<Instance> {
-        self.directory.not_there(service, from);
+        self.directory.names.forget_at(service, from);
         match whither {
             Whither::There(entry) if entry.service == service && entry.node.id != from => {
                 if let Some(place) = Instance::of(*entry) {
-                    self.directory.learn(service, place.clone(), &self.policy);
+                    self.directory.names.learn(service, place.clone(), &self.policy);
                     return Some(place);
                 }
-                self.directory.look_up(&mut self.out, service, waiter, excluded);
+                self.directory.lookups.look_up(&mut self.out, service, waiter, excluded);
             }
             Whither::Moving(us) => {
                 let until = self.now.after(us.min(self.policy.moving_wait_us_max));
-                self.directory.wait_for(&mut self.out, service, from, waiter, until);
+                self.directory.lookups.wait_for(&mut self.out, service, from, waiter, until);
             }
             Whither::There(_) | Whither::Unknown => {
                 if !bug!(self.policy, LeftNodeFound) {
                     excluded.push(from);
                 }
-                self.directory.look_up(&mut self.out, service, waiter, excluded);
+                self.directory.lookups.look_up(&mut self.out, service, waiter, excluded);
             }
         }
         None

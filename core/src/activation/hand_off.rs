@@ -21,13 +21,13 @@ enum HopAwaits {
 pub(crate) struct HandOff {
     pub(crate) cargo: Cargo,
     pub(crate) continuation: Bytes,
-    code_bytes: Option<Bytes>,
+    pub(crate) code_bytes: Option<Bytes>,
     pub(crate) delivery: Delivery,
     awaits: HopAwaits,
     /// What the function is told if nothing was done anywhere.
     pub(crate) fallback: Option<Box<Exception>>,
     /// Bytes that it takes to keep.
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl HandOff {
@@ -45,10 +45,6 @@ impl HandOff {
     /// What the function is told if nothing was done anywhere.
     pub(crate) fn or_told(self, why: Exception) -> Self {
         Self { fallback: Some(Box::new(why)), ..self }
-    }
-
-    pub(crate) const fn code_bytes(&self) -> Option<&Bytes> {
-        self.code_bytes.as_ref()
     }
 
     pub(crate) const fn to(&self) -> &Arc<NodeRef> {
@@ -86,9 +82,5 @@ impl HandOff {
             HopAwaits::Acceptance(retry_at) => retry_at,
             HopAwaits::Instance => Time::from_us(u64::MAX),
         }
-    }
-
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
     }
 }

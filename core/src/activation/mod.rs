@@ -321,7 +321,7 @@ impl Activation {
     pub(crate) fn bytes(&self) -> usize {
         let held = match &self.phase {
             Phase::Suspended(suspended) => suspended.bytes(),
-            Phase::HandingOff(hand_off) => hand_off.bytes(),
+            Phase::HandingOff(hand_off) => hand_off.bytes,
             Phase::Merging(merging) => merging.continuation.len() + merging.ended.bytes(),
             Phase::LookingUp(cargo) | Phase::Suspending(Departure::To(_, _, cargo)) => cargo.bytes(),
             Phase::Running | Phase::Waiting | Phase::Suspending(Departure::SubChain { .. }) => 0,

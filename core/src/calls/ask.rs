@@ -18,12 +18,12 @@ impl Calls {
         if ground.directory.serves(&request.service) {
             return self.call_here(ground, request);
         }
-        match ground.directory.known(ground.now, &request.service).cloned() {
+        match ground.directory.names.get(ground.now, &request.service).cloned() {
             Some(Known::At(place)) => return self.ask(ground, request, &place),
             Some(Known::Absent(why)) => return self.answer(ground, request, Err(why)),
             None => {}
         }
-        let (own, all) = (self.looking_up.of(request.by), ground.directory.waiting());
+        let (own, all) = (self.looking_up.of(request.by), ground.directory.lookups.waiting());
         let (what, max) = ("calls to services being looked up", ground.policy.calls_waiting_max);
         let room = ground.check_share(what, request.by, own, all, max);
         if let Err(why) = room.and_then(|()| ground.check_bytes(request.params.len_bytes())) {
@@ -124,7 +124,7 @@ impl Calls {
             let why = delivery.conclude(too_large(bytes, bytes_max));
             return self.answer(ground, request, Err(why));
         }
-        ground.directory.forget(&request.service);
+        ground.directory.names.forget(&request.service);
         let next = delivery.failed(how, request.key.is_some(), &ground.policy);
         if delivery.may_be_done() && !matches!(next, Next::SendAgain) {
             // The other node may have spent the hops that it was lent.
@@ -138,7 +138,7 @@ impl Calls {
             Next::Seek => {
                 let (service, avoid) = (request.service.clone(), delivery.excluded());
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                ground.directory.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
+                ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
             }
             Next::GiveUp(why) => self.answer(ground, request, Err(why)),
         }

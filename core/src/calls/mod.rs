@@ -161,7 +161,7 @@ impl Calls {
                 self.detached_for.remove(by);
             }
             Stage::LookingUp(_) => {
-                ground.directory.let_go(&mut ground.out, Waiter::Call(id));
+                ground.directory.lookups.forget(&mut ground.out, Waiter::Call(id));
                 self.looking_up.remove(by);
             }
         }

@@ -174,7 +174,7 @@ impl Calls {
         let result = match outcome {
             Outcome::Done(value) => {
                 if request.key.is_some() {
-                    ground.directory.result_measured(&request.service, &request.function, value.len_bytes());
+                    ground.directory.placement.learn_result(&request.service, &request.function, value.len_bytes());
                 }
                 Ok(value)
             }

@@ -23,7 +23,7 @@ impl Chains {
     pub(super) fn find_and_depart(&mut self, ground: &mut Ground, session: SessionId, cargo: Cargo) {
         let Some(activation) = self.get(session) else { return };
         let (step, service) = (activation.step, String::from(cargo.service()));
-        match ground.directory.known(ground.now, &service).cloned() {
+        match ground.directory.names.get(ground.now, &service).cloned() {
             Some(Known::At(place)) => {
                 let (to, scope) = host_of(&place, cargo.function());
                 self.depart(ground, session, to, scope, cargo);
@@ -92,7 +92,7 @@ impl Chains {
                 return self.finish(ground, session, Outcome::Threw(why));
             }
         };
-        ground.directory.state_measured(code, continuation.len());
+        ground.directory.placement.learn_state(code, continuation.len());
         match departure {
             Departure::SubChain { call, service, sub } => {
                 self.push_frame(ground, session, call, service, sub, continuation);
@@ -183,7 +183,7 @@ impl Chains {
             return;
         }
         let service = String::from(hand_off.cargo.service());
-        if ground.directory.is_proxy(&service, from) {
+        if ground.directory.names.is_proxy(&service, from) {
             // The node is a proxy that hosts no chains for others.
             let why = not_served(&hand_off.to().name, &service);
             return self.take_back(ground, session, why);
@@ -252,8 +252,8 @@ impl Chains {
             Next::Seek if !service.is_empty() => {
                 let (step, excluded) = (*step, hand_off.seek_instance());
                 self.reset_timer(session);
-                ground.directory.forget(&service);
-                ground.directory.look_up(&mut ground.out, &service, Waiter::Chain(session, step), excluded);
+                ground.directory.names.forget(&service);
+                ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Chain(session, step), excluded);
             }
             Next::Seek => {
                 let why = hand_off.delivery.exhausted(&unreachable(&hand_off.to().name));
@@ -336,9 +336,9 @@ impl Chains {
         let Some(Phase::HandingOff(hand_off)) = self.set_phase(session, Phase::Waiting) else { return };
         let HandOff { cargo, continuation, delivery, fallback, .. } = *hand_off;
         // A proxy that hosts no chains for others does not know the services of others.
-        let proxy = ground.directory.is_proxy(cargo.service(), delivery.to().id);
+        let proxy = ground.directory.names.is_proxy(cargo.service(), delivery.to().id);
         // The name may lead elsewhere next time (design, section 5).
-        ground.directory.forget(cargo.service());
+        ground.directory.names.forget(cargo.service());
         let no_host = why.name == names::RUNS_NO_GUESTS || (proxy && why.name == names::UNKNOWN_SERVICE);
         if let (Cargo::Call(call), true) = (&cargo, no_host) {
             return self.stay_and_call(ground, session, call.clone(), continuation);
@@ -410,7 +410,7 @@ pub(super) fn hop_of(ground: &Ground, activation: &Activation) -> Option<Encoded
         branches,
         merged: &state.merged,
         continuation: &hand_off.continuation,
-        code_bytes: hand_off.code_bytes(),
+        code_bytes: hand_off.code_bytes.as_ref(),
     };
     Some(hop.encode())
 }

@@ -76,10 +76,6 @@ impl Codes {
         self.repository.as_ref()
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.fetches.is_empty()
-    }
-
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.timers.next()
     }

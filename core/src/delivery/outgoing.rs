@@ -42,10 +42,6 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn is_idle(&self) -> bool {
-        self.parcels.is_empty()
-    }
-
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }

@@ -57,10 +57,6 @@ impl Lookups {
         self.waits_for.len()
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.questions.is_empty()
-    }
-
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.late.next()
     }
@@ -178,7 +174,7 @@ mod tests {
         assert_eq!(lookups.waiting(), 1);
         let id = *lookups.questions.keys().next().unwrap();
         assert_eq!(lookups.answered(id).unwrap().waiters, [stays]);
-        assert!(lookups.is_idle() && lookups.waiting() == 0 && lookups.waits_for.is_empty());
+        assert!(lookups.questions.is_empty() && lookups.waiting() == 0 && lookups.waits_for.is_empty());
     }
 
     #[test]
@@ -189,7 +185,7 @@ mod tests {
             lookups.look_up(&mut out, "service", Waiter::Call(number), alloc::vec![NodeId(number)]);
             lookups.forget(&mut out, Waiter::Call(number));
         }
-        assert!(lookups.is_idle() && lookups.asked.is_empty());
+        assert!(lookups.questions.is_empty() && lookups.asked.is_empty());
         let abandoned = core::iter::from_fn(|| out.poll_action()).filter_map(|action| match action {
             Action::AbandonLookup(id) => Some(id.0),
             _ => None,

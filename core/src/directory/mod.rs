@@ -3,7 +3,6 @@
 mod lookups;
 mod names;
 mod placement;
-mod places;
 mod seeking;
 
 use alloc::{
@@ -13,7 +12,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use catena_wire::{Exception, Fault, Kinds, Whither, names as exceptions};
+use catena_wire::{Exception, Fault, Hash, Kinds, Whither, names as exceptions};
 
 use crate::{
     Policy, RetryScope, Time,
@@ -61,9 +60,9 @@ impl From<Exception> for NotHere {
 pub(crate) struct Directory {
     services: BTreeMap<String, Served>,
     left: Expiring<String, Left>,
-    names: Names,
-    lookups: Lookups,
-    placement: Placement,
+    pub(crate) names: Names,
+    pub(crate) lookups: Lookups,
+    pub(crate) placement: Placement,
 }
 
 impl Directory {
@@ -96,10 +95,14 @@ impl Directory {
     }
 
     fn set_left(&mut self, awake: Time, service: &str, left: Left, policy: &Policy) {
-        self.left.expired(awake, policy.moved_ttl_us);
         // Entered anew, so that its age counts from now on.
         self.left.remove(&service.to_string());
         self.left.entry(awake, Party::Own, service.to_string(), policy.moved_max, || left);
+    }
+
+    /// Drops what has been remembered for long enough.
+    pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
+        self.left.expired(awake, policy.moved_ttl_us);
     }
 
     fn whither(&self, now: Time, service: &str) -> Whither {
@@ -148,6 +151,19 @@ impl Directory {
     pub(crate) fn scope_here(&self, service: &str, function: &str) -> Option<(RetryScope, bool)> {
         let served = self.services.get(service)?;
         Some((RetryScope::of(&served.kinds, function), served.has_replicas))
+    }
+
+    /// Whether this function may answer with a chain, as far as is known here.
+    pub(crate) fn may_answer_with_chain(&self, service: &str, function: &str) -> bool {
+        let served = self.services.get(service).map(|served| &served.kinds);
+        let kinds = served.or_else(|| self.names.last_place(service).map(|place| &place.kinds));
+        kinds.is_some_and(|kinds| kinds.chaining.iter().any(|known| known == function))
+    }
+
+    /// Whether a chain of this function had better move for a call than stay; it moves where nothing is known.
+    pub(crate) fn moving_is_quicker(&self, code: Hash, service: &str, function: &str) -> bool {
+        let place = self.names.last_place(service);
+        place.is_none_or(|place| self.placement.moving_is_quicker(code, place.node.id, service, function))
     }
 }
 

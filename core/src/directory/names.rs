@@ -29,6 +29,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// A service is there. Later news replaces earlier.
     pub(crate) fn learn(&mut self, service: &str, place: Instance, policy: &Policy) {
         self.put(service, Known::At(place), Time::from_us(u64::MAX), policy.names_max);
     }
@@ -71,6 +72,12 @@ impl Names {
         }
     }
 
+    /// Whether that node is known as a proxy of the service.
+    pub(crate) fn is_proxy(&self, service: &str, node: NodeId) -> bool {
+        let proxy = self.last_place(service).and_then(|place| place.proxy.as_ref());
+        proxy.is_some_and(|proxy| proxy.id == node)
+    }
+
     pub(crate) fn forget(&mut self, service: &str) {
         self.ends.clear(service);
         if let Some(Known::At(place)) = self.entries.remove(service) {
@@ -78,6 +85,7 @@ impl Names {
         }
     }
 
+    /// The service is not at that node. Returns whether this is news.
     pub(crate) fn forget_at(&mut self, service: &str, node: NodeId) -> bool {
         let leads_there = self.last_place(service).is_some_and(|place| place.node.id == node);
         if leads_there {

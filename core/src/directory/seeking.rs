@@ -1,4 +1,4 @@
-//! Looking services up, and who waits for that.
+//! News of where services are, and who waits for it.
 
 use alloc::vec::Vec;
 use catena_wire::{Exception, NodeId, Whither, names};
@@ -7,38 +7,6 @@ use super::{Directory, lookups::Lookup};
 use crate::{Instance, LookupId, Policy, Time, directory::Waiter, outbox::Outbox};
 
 impl Directory {
-    /// Has a service looked up, elsewhere than at these nodes.
-    pub(crate) fn look_up(&mut self, out: &mut Outbox, service: &str, waiter: Waiter, avoid: Vec<NodeId>) {
-        self.lookups.look_up(out, service, waiter, avoid);
-    }
-
-    /// Waits for the node that is moving the service to say where it is; until then nobody else is asked.
-    pub(crate) fn wait_for(&mut self, out: &mut Outbox, service: &str, mover: NodeId, waiter: Waiter, until: Time) {
-        self.lookups.wait_for(out, service, mover, waiter, until);
-    }
-
-    /// This waiter waits no more.
-    pub(crate) fn let_go(&mut self, out: &mut Outbox, waiter: Waiter) {
-        self.lookups.forget(out, waiter);
-    }
-
-    /// How many wait for a service to be looked up.
-    pub(crate) fn waiting(&self) -> usize {
-        self.lookups.waiting()
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.lookups.is_idle()
-    }
-
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.lookups.next_timeout()
-    }
-
-    pub(crate) fn on_timeout(&mut self, now: Time, out: &mut Outbox) {
-        self.lookups.on_timeout(now, out);
-    }
-
     /// A look-up has been answered. Returns its question's waiters.
     pub(crate) fn resolved(
         &mut self,

@@ -10,7 +10,7 @@ use crate::{Link, Receipt, Time, Undelivered, calls::result_too_large};
 impl Node {
     /// How far a node is, as measured.
     pub fn on_link_measured(&mut self, node: NodeId, link: Link) {
-        self.ground.directory.link_measured(node, link);
+        self.ground.directory.placement.learn_link(node, link);
     }
 
     /// `node` is linked from now on: over a network from this address, or, if there is none, from a process of this machine. All nodes of one address have a

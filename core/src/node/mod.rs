@@ -106,7 +106,7 @@ impl Node {
             self.rights.next_timeout(),
             self.ground.codes.next_timeout(),
             self.ground.outgoing.next_timeout(),
-            self.ground.directory.next_timeout(),
+            self.ground.directory.lookups.next_timeout(),
         ];
         timers.into_iter().flatten().min()
     }
@@ -117,14 +117,8 @@ impl Node {
     /// What is only remembered for a while (steps done, names, functions sent) does not count.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.origin.count() == 0
-            && self.chains.count() == 0
-            && self.calls.is_idle()
-            && self.sets.count() + self.rights.count() == 0
-            && self.ground.codes.is_idle()
-            && self.ground.directory.is_idle()
-            && self.ground.outgoing.is_idle()
-            && self.next_due().is_none()
+        // All else that is under way has a timer; a name is looked up only for a call or a chain.
+        self.origin.count() == 0 && self.calls.is_idle() && self.next_due().is_none()
     }
 
     /// How many chains are at this node, and how many plain calls and service functions are under way.

@@ -24,7 +24,7 @@ impl Node {
     /// Learns, unasked, where a service is. Later news replaces earlier.
     pub fn learn(&mut self, service: &str, place: Instance) {
         let Ground { directory, policy, .. } = &mut self.ground;
-        directory.learn(service, place, policy);
+        directory.names.learn(service, place, policy);
     }
 
     /// Whether it is known where this service is.
@@ -36,7 +36,7 @@ impl Node {
     /// Where this service is, if that is known.
     #[must_use]
     pub fn place_of(&self, service: &str) -> Option<&Instance> {
-        match self.ground.directory.known(self.ground.now, service) {
+        match self.ground.directory.names.get(self.ground.now, service) {
             Some(Known::At(place)) => Some(place),
             _ => None,
         }
@@ -44,7 +44,7 @@ impl Node {
 
     /// This service is not at that node, or no longer: it has to be looked up again.
     pub fn on_not_there(&mut self, service: &str, node: NodeId) {
-        self.ground.directory.not_there(service, node);
+        self.ground.directory.names.forget_at(service, node);
     }
 
     /// A name has been looked up.
@@ -58,12 +58,12 @@ impl Node {
 
     /// What was found for a name is valid for so long.
     pub fn on_name_ttl(&mut self, now: Time, service: &str, ttl_us: u64) {
-        self.ground.directory.shorten(service, now.after(ttl_us));
+        self.ground.directory.names.shorten(service, now.after(ttl_us));
     }
 
     /// Somebody says that this name leads elsewhere now: what is known of it is forgotten, and it is looked up again when it is used next.
     pub fn on_name_changed(&mut self, service: &str) {
-        self.ground.directory.forget(service);
+        self.ground.directory.names.forget(service);
     }
 
     pub(super) fn found(&mut self, waiters: impl IntoIterator<Item = Waiter>, place: &Result<Instance, Exception>) {
@@ -109,7 +109,7 @@ impl Node {
             directory.left_for(clock.now(), service, whither.clone(), policy);
             let elsewhere = to.filter(|entry| entry.service == service && !directory.serves(service));
             if let Some(place) = elsewhere.and_then(Instance::of) {
-                directory.learn(service, place, policy);
+                directory.names.learn(service, place, policy);
             }
             // Chains and calls of this node may wait for it as well.
             let me = me.id;

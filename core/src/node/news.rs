@@ -75,7 +75,7 @@ impl Node {
             calls.on_timeout(ground);
             rights.on_timeout(ground);
             sets.on_timeout(ground);
-            ground.directory.on_timeout(now, &mut ground.out);
+            ground.directory.lookups.on_timeout(now, &mut ground.out);
             ground.over.on_timeout(now, &mut ground.out);
             while let Some(code) = ground.codes.take_late(now) {
                 chains.ask_for_code(ground, code);

@@ -76,7 +76,8 @@ impl Node {
         }
         self.expired_at = awake;
         self.rights.forget_old(awake, &self.ground.policy);
-        let Ground { dedup, fences, listeners, relays, out, policy, .. } = &mut self.ground;
+        let Ground { directory, dedup, fences, listeners, relays, out, policy, .. } = &mut self.ground;
+        directory.expire(awake, policy);
         dedup.expire(awake, policy);
         fences.expire(awake, policy);
         listeners.expire(out, awake, policy);

@@ -4,10 +4,9 @@
 //! Each mode is tried once; then the quickest is used. The others are tried again as often as [`EXPLORING_PART`] of the time pays for, and at once when the
 //! mode in use takes longer twice in a row than its past explains: then sites or links have changed, and what was learned of the others is out of date too.
 
-use alloc::collections::BTreeMap;
 use catena_wire::{Hash, Mode, Outcome};
 
-use crate::Time;
+use crate::{Time, collections::Recent};
 
 /// Functions that are remembered; beyond that, the least recently used is forgotten.
 const FUNCTIONS_MAX: usize = 4_096;
@@ -34,7 +33,6 @@ pub(crate) struct Trial {
 
 #[derive(Clone, Debug)]
 struct Function {
-    used: u64,
     /// Runs since a mode that was expected to be slower was last tried.
     since_explored: u32,
     /// Runs since a change was believed.
@@ -62,13 +60,7 @@ struct Arm {
 impl Default for Function {
     fn default() -> Self {
         let untried = Arm { is_due: true, runs: 0, took_us: 0, deviation_us: 0, is_off: false };
-        Self {
-            used: 0,
-            since_explored: 0,
-            since_changed: 0,
-            credit_us: 0,
-            arms: [untried.clone(), untried.clone(), untried],
-        }
+        Self { since_explored: 0, since_changed: 0, credit_us: 0, arms: [untried.clone(), untried.clone(), untried] }
     }
 }
 
@@ -142,17 +134,12 @@ impl Function {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trials {
-    functions: BTreeMap<Hash, Function>,
-    uses: u64,
+    functions: Recent<Hash, Function>,
 }
 
 impl Trials {
     pub(crate) fn choose(&mut self, code: Hash) -> Mode {
-        self.make_room(code);
-        self.uses += 1;
-        let function = self.functions.entry(code).or_default();
-        function.used = self.uses;
-        ARMS[function.choose()]
+        ARMS[self.functions.entry(code, FUNCTIONS_MAX, Function::default).choose()]
     }
 
     /// Learns from the outcome of a run. One that failed says nothing about how long an answer takes.
@@ -161,16 +148,6 @@ impl Trials {
         let (Some(function), Some(arm)) = (self.functions.get_mut(&trial.code), arm) else { return };
         if let Outcome::Done(_) = outcome {
             function.learn(arm, trial.last.since(trial.began));
-        }
-    }
-
-    fn make_room(&mut self, code: Hash) {
-        if self.functions.len() < FUNCTIONS_MAX || self.functions.contains_key(&code) {
-            return;
-        }
-        let oldest = self.functions.iter().min_by_key(|(_, function)| function.used).map(|(code, _)| *code);
-        if let Some(oldest) = oldest {
-            self.functions.remove(&oldest);
         }
     }
 }

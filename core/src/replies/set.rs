@@ -38,10 +38,6 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
-    pub(crate) fn count(&self) -> usize {
-        self.sets.len()
-    }
-
     /// For whom this call was made.
     pub(crate) fn party_of(&self, call: ChainId) -> Party {
         self.sets.get(&call).map_or(Party::Own, |set| set.by)
@@ -414,7 +410,7 @@ mod tests {
             sets.handed(&mut ground, &key(number), Ok(node(number as u64 % 50 + 10)));
         }
         let looked_at = |sets: &Sets, node| by_way(&sets.by_way, NodeId(node)).count();
-        assert_eq!((sets.count(), looked_at(&sets, 11), looked_at(&sets, 9)), (100, 2, 0));
+        assert_eq!((sets.sets.len(), looked_at(&sets, 11), looked_at(&sets, 9)), (100, 2, 0));
         // Another node is heard from for one of them; and one is forgotten.
         sets.on_beat(&mut ground, &node(9), &key(1), (*node(9)).clone());
         assert_eq!((looked_at(&sets, 11), looked_at(&sets, 9), sets.by_way.len()), (1, 1, 100));

@@ -173,6 +173,25 @@ fn a_service_that_moved_to_a_node_with_a_proxy_is_looked_up_since_its_proxy_is_o
 }
 
 #[test]
+fn a_node_names_the_place_to_which_a_service_moved_for_as_long_as_its_policy_says() {
+    let mut node = node(Policy { moved_ttl_us: 500_000, ..Policy::default() });
+    let (service, to) = ("here".to_string(), (*node_ref(2)).clone());
+    let there = ServiceEntry { service, functions: vec!["f".into()], node: to, kinds: Kinds::default(), proxy: None };
+    node.leave_service(NOW, "here", None);
+    node.service_moved(NOW, "here", Some(there), &[]);
+    let mut told_after = |us| {
+        node.on_timeout(NOW.after(us));
+        node.on_message(NOW.after(us), &node_ref(3), plain_call(us, Budget::new(1_000_000, 9)));
+        sent(&actions(&mut node)).swap_remove(0).1
+    };
+    let told = told_after(499_999);
+    assert!(matches!(&told, Message::CallElsewhere(_, Whither::There(_))), "{told:?}");
+    // What is old is dropped twice a second.
+    let told = told_after(1_000_000);
+    assert!(matches!(&told, Message::CallElsewhere(_, Whither::Unknown)), "{told:?}");
+}
+
+#[test]
 fn chains_and_calls_of_a_node_that_moves_a_service_away_wait_for_it() {
     let mut node = node(Policy::default());
     node.leave_service(NOW, "here", Some(1_000_000));
