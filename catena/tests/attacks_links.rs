@@ -61,9 +61,7 @@ struct Scene {
 
 impl Scene {
     async fn start() -> Self {
-        let mut nodes = Nodes::default();
-        nodes.add("a", &["--memory", &MEMORY_BYTES.to_string()]).await;
-        let client = nodes.client().await;
+        let (nodes, client) = Nodes::patient_with(&[("a", &["--memory", &MEMORY_BYTES.to_string()])]).await;
         let address = nodes.place("a").address.parse().unwrap();
         let scene = Self { nodes, client, address };
         scene.check().await;
@@ -441,7 +439,8 @@ async fn idle_links_of_one_address_keep_nobody_else_out() {
     let quiet = scene.quiet().await;
     let idle = idle_links("127.0.0.2", scene.address, 100).await;
     assert!(Peer::dial("127.0.0.3", scene.address, 99).await.is_some(), "another address gets in");
-    let another = nodes::builder("another").join(scene.nodes.place("a")).connect().await.unwrap();
+    let another = nodes::builder("another").policy(node::beating(nodes::PATIENT_BEAT_MS));
+    let another = another.join(scene.nodes.place("a")).connect().await.unwrap();
     assert_eq!(run(&another, LOOK, json!("hello")).await.value(), &json!(["a", "hello"]));
     quiet.under("idle links of one address", async || scene.check().await).await;
     drop(idle);
@@ -456,8 +455,7 @@ async fn idle_links_of_one_address_keep_nobody_else_out() {
 async fn idle_links_of_many_addresses_leave_room_for_the_nodes_own_dials() {
     const ELSEWHERE: &str = r#"import { call } from "catena";
         export default async () => [await call("a/where", null), await call("c/where", null)];"#;
-    let nodes = Nodes::start(&["b", "a"]).await;
-    let client = nodes.client().await;
+    let (nodes, client) = Nodes::patient(&["b", "a"]).await;
     let good = async || assert_eq!(run(&client, LOOK, json!("hello")).await.value(), &json!(["a", "hello"]));
     let quiet = Quiet::of(nodes.id("a"), good).await;
     let address: SocketAddr = nodes.place("a").address.parse().unwrap();
@@ -470,7 +468,7 @@ async fn idle_links_of_many_addresses_leave_room_for_the_nodes_own_dials() {
     // It is known at `b` alone, and cannot dial `a`.
     let mut hidden = Nodes::default();
     hidden.introduce("b", nodes.place("b").address);
-    hidden.add("c", &[]).await;
+    hidden.add("c", &["--beat-ms", &nodes::PATIENT_BEAT_MS.to_string()]).await;
     assert_eq!(run(&client, ELSEWHERE, json!(null)).await.value(), &json!(["a", "c"]), "it dials on its own");
 }
 

@@ -142,7 +142,7 @@ async fn killed_at(stalls: &'static str, function: &str) -> (Result<Json, Except
     let source = r#"import { call } from "catena";
         export default async (name) => [await call(`bank/${name}`, 7), await call("bank/look", null)];"#;
     let code = client.javascript("deposit.js", source).await.unwrap();
-    let options = RunOptions { timeout: Duration::from_secs(120), ..RunOptions::default() };
+    let options = RunOptions { timeout: Duration::from_secs(300), ..RunOptions::default() };
     let mut replies = client.run_with(&code, &to_value(function).unwrap(), &options).unwrap();
     let folder = dir.path().to_owned();
     let bank = tokio::task::spawn_blocking(move || {

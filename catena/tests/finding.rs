@@ -64,7 +64,7 @@ async fn silent(handler: &Arc<Silent>) -> (Endpoint, String) {
 
 /// Three silences of this length end a chain: it must not be that slow where it is well.
 fn impatient() -> Policy {
-    Policy { heartbeat_interval_us: 500_000, heartbeat_timeout_us: 1_500_000, ..Policy::default() }
+    Policy { heartbeat_interval_us: 1_000_000, heartbeat_timeout_us: 3_000_000, ..Policy::default() }
 }
 
 #[tokio::test(flavor = "multi_thread")]

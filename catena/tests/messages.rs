@@ -29,7 +29,7 @@ const MEDIUM: usize = 100_000;
 /// Several pieces.
 const LARGE: usize = 1_000_003;
 /// An event that does not come by then does not come at all.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 struct Pair {
     node: Node,
@@ -361,12 +361,16 @@ async fn completion_is_told_or_rides_along_or_is_left_to_time() {
     assert_eq!(next(&shop).await.items(), ["by the way"]);
     assert_eq!(held(), 0, "it came with the message, and before it");
     rides.completed().await.unwrap();
-    let timed = send(Completion::Timeout, Duration::from_millis(300)).await;
+    let silent = send(Completion::Timeout, SOON).await;
     let message = next(&buyer).await;
     message.buffers()[0].fetch(1 << 20).await.unwrap();
     drop(message);
-    assert_eq!(held(), 1, "nobody said anything");
-    let over = timed.completed().await.unwrap_err();
+    let told = send(Completion::Told, SOON).await;
+    drop(next(&buyer).await);
+    told.completed().await.unwrap();
+    assert_eq!(held(), 1, "nobody said anything, though much was said after it");
+    assert!(silent.take_back());
+    let over = send(Completion::Timeout, Duration::from_millis(300)).await.completed().await.unwrap_err();
     assert!(over.name == names::DEADLINE_EXCEEDED && over.unknown);
     assert_eq!(held(), 0);
 }
@@ -459,28 +463,31 @@ async fn a_loaded_server_leaves_the_work_to_who_asks() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_never_reads_holds_up_only_who_writes_to_him() {
-    let policy = MessagePolicy {
-        held_per_peer_max: 3,
-        held_bytes_per_peer_max: 350_000,
-        held_time_max_us: 400_000,
-        ..MessagePolicy::default()
+    let policy = MessagePolicy { held_per_peer_max: 3, held_bytes_per_peer_max: 350_000, ..MessagePolicy::default() };
+    let long = || Long::of(bytes_of(MEDIUM)).lasts(Duration::from_secs(3_600));
+    let three = async |shop: &Mailbox| {
+        let mut sent = Vec::new();
+        for _ in 0..3 {
+            sent.push(shop.send_long("buyer", long()).await.unwrap());
+        }
+        sent
     };
-    let Pair { shop, node, buyer, .. } = pair_within(policy.clone()).await;
-    let friend = client_of(&node, policy).await;
+    let Pair { shop, node, other: _buyers, buyer: _never_reads } = pair_within(policy.clone()).await;
+    let friend = client_of(&node, policy.clone()).await;
     let pen_pal = friend.mailbox("friend").unwrap();
     meet(&pen_pal, &shop).await;
-    let long = || Long::of(bytes_of(MEDIUM)).lasts(Duration::from_secs(3_600));
-    let mut sent = Vec::new();
-    for _ in 0..3 {
-        sent.push(shop.send_long("buyer", long()).await.unwrap());
-    }
+    let sent = three(&shop).await;
     assert_eq!(name_of(shop.send_long("buyer", long()).await), names::OVERLOADED, "his part is full");
     let other = shop.send_long("friend", long()).await.unwrap();
     let message = next(&pen_pal).await;
     assert!(message.buffers()[0].fetch(1 << 20).await.unwrap() == bytes_of(MEDIUM), "another has his own");
     drop(message);
     other.completed().await.unwrap();
+    assert!(sent.into_iter().all(|sent| sent.take_back()), "his were held all the while");
     // He holds on to the messages; the node does not.
+    let policy = MessagePolicy { held_time_max_us: 400_000, ..policy };
+    let Pair { shop, node, other: _buyers, buyer } = pair_within(policy).await;
+    let sent = three(&shop).await;
     let (first, second) = (next(&buyer).await, next(&buyer).await);
     for sent in sent {
         assert_eq!(name_of(sent.completed().await), names::DEADLINE_EXCEEDED);

@@ -49,7 +49,9 @@ async fn pair_within(way: Way, policy: SegmentPolicy) -> Pair {
 /// One for all the nodes of this process.
 fn fabric() -> Arc<dyn RemoteMemory> {
     static FABRIC: OnceLock<Arc<Fabric>> = OnceLock::new();
-    let open = || Fabric::open("tcp;ofi_rxm", Some("127.0.0.1"), Terms::default()).map(Arc::new);
+    // An access that takes longer goes by the link, as all do after it.
+    let terms = Terms { access_timeout_ms: PATIENCE.as_millis() as u64, ..Terms::default() };
+    let open = || Fabric::open("tcp;ofi_rxm", Some("127.0.0.1"), terms).map(Arc::new);
     let fabric = FABRIC.get_or_init(|| open().expect("libfabric 1.17: tools/bootstrap.sh tests installs it"));
     Arc::<Fabric>::clone(fabric)
 }
@@ -604,24 +606,27 @@ async fn names_are_found_by_reading_and_a_refresh_purges_what_is_gone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_became_of_an_owner_is_told_apart() {
-    let watch = async |far: catena::Imported| far.watch(0, Duration::from_millis(5), Duration::from_secs(1)).await;
+    /// Between a word that stands still and a READ that a busy machine answers late.
+    const STILL: Duration = Duration::from_secs(5);
+    let watch = async |far: catena::Imported, within| far.watch(0, Duration::from_millis(5), within).await;
     let pulse = async |client: &Client| client.import("owner/pulse").await.unwrap();
     // A word goes by the link where blocks go by RDMA.
     for way in [Way::Link, Way::SharedMemory] {
         let Pair { owner, importer } = pair(way).await;
         let address = owner.address().unwrap().to_owned();
         let segment = owner.export("pulse", 8, open(Rights::READ)).unwrap();
-        let revoked = tokio::spawn(watch(pulse(&importer).await));
+        let revoked = tokio::spawn(watch(pulse(&importer).await, PATIENCE));
         segment.write(0, &1_u64.to_ne_bytes()).unwrap();
         segment.revoke().await.unwrap();
         assert_eq!(revoked.await.unwrap().name, names::SEGMENT_REVOKED);
         let segment = owner.export("pulse", 8, open(Rights::READ)).unwrap();
-        let stalled = watch(pulse(&importer).await).await.name;
+        let stalled = watch(pulse(&importer).await, STILL).await.name;
         assert_eq!(stalled, names::OWNER_STALLED, "{way:?}");
-        let dead = tokio::spawn(watch(pulse(&importer).await));
+        let left = pulse(&importer).await;
+        assert_eq!(left.read(0, 8).await.unwrap().as_ref(), [0; 8]);
         owner.close(Duration::ZERO).await;
         drop((segment, owner));
-        assert_eq!(dead.await.unwrap().name, names::OWNER_DEAD, "{way:?}");
+        assert_eq!(watch(left, STILL).await.name, names::OWNER_DEAD, "{way:?}");
         let first = Node::builder("owner").listen(&address).start().await.unwrap();
         let _pulse = first.export("pulse", 8, open(Rights::READ)).unwrap();
         let late = client_of(&first, SegmentPolicy::default()).await;
@@ -629,7 +634,7 @@ async fn what_became_of_an_owner_is_told_apart() {
         first.close(Duration::ZERO).await;
         drop((_pulse, first));
         let _second = Node::builder("owner").listen(&address).start().await.unwrap();
-        assert_eq!(watch(restarted).await.name, names::OWNER_RESTARTED, "{way:?}");
+        assert_eq!(watch(restarted, STILL).await.name, names::OWNER_RESTARTED, "{way:?}");
     }
 }
 

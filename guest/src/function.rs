@@ -152,7 +152,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_decoded_or_refused(bytes: Vec<u8>) {
-            let _ = Function::decode(&bytes);
+            if let Ok(function) = Function::decode(&bytes) {
+                prop_assert_eq!(Function::decode(&function.encode()).unwrap(), function);
+            }
         }
     }
 

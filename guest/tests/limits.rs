@@ -167,34 +167,34 @@ async fn recursion_can_be_caught_like_any_error() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn while_one_loops_others_on_the_same_thread_go_on() {
-    let looping = load_js(&TIGHT, "export default async () => { for (;;) {} };").await.unwrap();
+    const HOPS: u32 = 100;
+    let looping = load_js(&PATIENT, "export default async () => { for (;;) {} };").await.unwrap();
     let source = "import { call } from 'catena';\nexport default async () => { for (;;) await call('w/echo', 1); };";
-    let working = load_js(&TIGHT, source).await.unwrap();
-    let over = Cell::new(false);
+    let working = load_js(&PATIENT, source).await.unwrap();
+    let (begun, hops) = (Cell::new(false), Cell::new(0));
     let hostile = async {
-        let mut session = TIGHT.begin(&looping).await.unwrap();
-        let exception = session.start(&value(&json!(null)), START).await.unwrap_err();
-        over.set(true);
-        exception
+        let mut session = PATIENT.begin(&looping).await.unwrap();
+        begun.set(true);
+        session.start(&value(&json!(null)), START).await.unwrap_err()
     };
     let good = async {
-        let mut hops = 0;
-        let mut session = TIGHT.begin(&working).await.unwrap();
+        let mut session = PATIENT.begin(&working).await.unwrap();
         let mut turn = session.start(&value(&json!(null)), START).await.unwrap();
-        while !over.get() {
+        while hops.get() < HOPS {
             let continuation = session.suspend().await.unwrap();
             drop(session);
-            session = TIGHT.resume(&working, &continuation).await.unwrap();
+            session = PATIENT.resume(&working, &continuation).await.unwrap();
             turn = common::settle(&mut session, &turn.calls[0]).await.unwrap();
-            hops += 1;
+            hops.set(hops.get() + u32::from(begun.get()));
             tokio::task::yield_now().await;
         }
-        hops
     };
-    let (exception, hops) = tokio::join!(hostile, good);
-    assert_eq!(exception.name, names::LIMIT_EXCEEDED);
-    // It loops for 200 ms of its own time, and stands aside about every millisecond of it; a busy machine makes that fewer.
-    assert!(hops >= 10, "only {hops} hops beside the loop");
+    // It loops for a minute of its own time, if nobody ends it, and stands aside about every millisecond of it.
+    tokio::select! {
+        biased;
+        exception = hostile => panic!("only {} hops beside the loop: {exception}", hops.get()),
+        () = good => {}
+    }
 }
 
 #[tokio::test]

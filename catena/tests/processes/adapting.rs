@@ -7,8 +7,7 @@ use crate::nodes::{Nodes, begin_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_adaptive_function_tries_each_way_by_turns() {
-    let nodes = Nodes::start(&["a", "b"]).await;
-    let client = nodes.client().await;
+    let (_nodes, client) = Nodes::patient(&["a", "b"]).await;
     let source = r#"import { call } from "catena";
         export default async () => [await call("a/where", null), await call("b/where", null)];"#;
     let options = RunOptions { mode: Mode::Adaptive, ..RunOptions::default() };

@@ -18,9 +18,8 @@ async fn the_service_starts_while_the_state_is_still_on_its_way() {
     let held = HeldPort::new();
     let listen = held.address.to_string();
     let mut relay = Relay::to(listen.clone()).await;
-    let mut nodes = Nodes::default();
-    nodes.add("b", &["--listen", &listen, "--advertise", &relay.address]).await;
-    let client = nodes.client().await;
+    let behind_it = ["--listen", &listen, "--advertise", &relay.address];
+    let (mut nodes, client) = Nodes::patient_with(&[("b", &behind_it)]).await;
     let source = r#"import { call } from "catena";
         export default async (bytes) => {
             const state = new Uint32Array(bytes / 4);

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use catena::{Client, NodeId, NodeRef, exceptions};
+use catena::{Client, NodeBuilder, NodeId, NodeRef, exceptions};
 use catena_net::Message as Frames;
 use catena_wire::{Branch, ChainId, Message, StepKey};
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
@@ -21,7 +21,8 @@ use crate::{
     attacker::{Attacker, entry, send},
     latency::Quiet,
     logged::LOGGED,
-    nodes::{Nodes, ask, begin, builder, run},
+    node::beating,
+    nodes::{Nodes, PATIENT_BEAT_MS, ask, begin, builder, run},
     process::{PATIENCE, resident_bytes_max},
 };
 
@@ -55,9 +56,14 @@ async fn stage() -> (Nodes, Client) {
     (nodes, client)
 }
 
+/// Somebody who has joined `a` alone.
+fn newcomer(nodes: &Nodes) -> NodeBuilder {
+    builder("newcomer").policy(beating(PATIENT_BEAT_MS)).join(nodes.place("a"))
+}
+
 /// The names of services that a node tells somebody new of, sorted.
 async fn told_to_a_newcomer(nodes: &Nodes) -> Vec<(String, NodeRef)> {
-    let newcomer = builder("newcomer").join(nodes.place("a")).entry_only().connect().await.unwrap();
+    let newcomer = newcomer(nodes).entry_only().connect().await.unwrap();
     newcomer.services().await.into_iter().map(|entry| (entry.service, entry.node)).collect()
 }
 
@@ -168,7 +174,7 @@ async fn nobody_announces_for_another_node_or_greets_as_one() {
         let (of_a, of_b, of_ghost): (Vec<_>, Vec<_>, Vec<_>) = (nodes_of("a"), nodes_of("b"), nodes_of("ghost"));
         assert_eq!((of_a, of_b, of_ghost), (vec![&a], vec![&b], vec![]), "somebody is led astray");
         good(&client, 1).await;
-        let newcomer = builder("newcomer").join(nodes.place("a")).connect().await.unwrap();
+        let newcomer = newcomer(&nodes).connect().await.unwrap();
         good(&newcomer, 1).await;
     }
     alone.under("announcements for another node", async || good(&client, 1).await).await;
@@ -216,7 +222,7 @@ async fn guests_share_one_bound_of_memory() {
     let (mut nodes, client) = stage().await;
     let alone = quiet(&nodes, &client).await;
     let (before, attacked) = (nodes.process("a").resident_bytes(), nodes.id("a"));
-    let hostile = nodes.client().await;
+    let hostile = nodes.patient_client().await;
     let attack = async move {
         // Those that do not fit end while the others wait.
         let mut chains: FuturesUnordered<_> = (0..40).map(|_| begin(&hostile, LARGE, json!("x"))).collect();

@@ -1,6 +1,6 @@
 //! Services that answer with chains: where their exceptions and their answers go (rpc-chains sections 3.4, 3.8, 7.1).
 
-use catena::Exception;
+use catena::{Client, Exception};
 use serde_json::{Value as Json, json};
 
 use crate::nodes::{Ended, Nodes, ask, begin, run};
@@ -23,9 +23,9 @@ const CALLS: &str = r#"import { call } from "catena";
         }
     };"#;
 
-async fn refused(nodes: &Nodes, function: &str, catches: bool) -> Ended {
+async fn refused(client: &Client, function: &str, catches: bool) -> Ended {
     let job = json!({ "source": REFUSED, "input": { "code": 7, "of": ["x"] } });
-    run(&nodes.client().await, CALLS, json!([function, job, catches])).await
+    run(client, CALLS, json!([function, job, catches])).await
 }
 
 /// All that is to be known of it, whoever is told.
@@ -44,8 +44,8 @@ fn has_its_line(stack: Option<&str>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_uncaught_exception_of_a_sub_chain_is_brought_to_its_creator_in_another_process() {
-    let mut nodes = Nodes::start(&["a", "b", "c", "z"]).await;
-    let ended = refused(&nodes, "z/job_caught", false).await;
+    let (mut nodes, client) = Nodes::patient(&["a", "b", "c", "z"]).await;
+    let ended = refused(&client, "z/job_caught", false).await;
     let got = ended.value();
     assert_eq!((&got[0]["caught_by"], &got[1]), (&json!("z"), &json!("c")), "the chain that called goes on: {got}");
     is_told(&got[0]["why"]);
@@ -56,16 +56,16 @@ async fn an_uncaught_exception_of_a_sub_chain_is_brought_to_its_creator_in_anoth
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_creator_does_not_catch_comes_to_the_chain_that_called_where_it_happened() {
-    let nodes = Nodes::start(&["a", "b", "c", "z"]).await;
-    let ended = refused(&nodes, "z/job", true).await;
+    let (_nodes, client) = Nodes::patient(&["a", "b", "c", "z"]).await;
+    let ended = refused(&client, "z/job", true).await;
     is_told(&ended.value()[0]);
     assert_eq!(ended.path, ["client", "z", "a", "b", "c"], "nobody went back");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_catches_comes_to_the_origin() {
-    let nodes = Nodes::start(&["a", "b", "c", "z"]).await;
-    let ended = refused(&nodes, "z/job", false).await;
+    let (_nodes, client) = Nodes::patient(&["a", "b", "c", "z"]).await;
+    let ended = refused(&client, "z/job", false).await;
     let why: &Exception = ended.why();
     let params: Json = catena::from_value(why.params.as_ref().unwrap()).unwrap();
     is_told(
@@ -76,8 +76,7 @@ async fn what_nobody_catches_comes_to_the_origin() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn if_the_creator_s_process_is_gone_the_exception_comes_to_the_chain_that_called() {
-    let mut nodes = Nodes::start(&["a", "b", "c", "z"]).await;
-    let client = nodes.client().await;
+    let (mut nodes, client) = Nodes::patient(&["a", "b", "c", "z"]).await;
     let source = r#"import { call } from "catena";
         export default async () => {
             await call("a/note", { text: "x", wait: "before" });
@@ -93,8 +92,7 @@ async fn if_the_creator_s_process_is_gone_the_exception_comes_to_the_chain_that_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sub_chain_emits_to_its_creator_s_process_and_its_parent_to_the_origin() {
-    let mut nodes = Nodes::start(&["a", "b", "z"]).await;
-    let client = nodes.client().await;
+    let (mut nodes, client) = Nodes::patient(&["a", "b", "z"]).await;
     let job = r#"import { call, emit } from "catena";
         export default async () => {
             for (const at of ["a", "b"]) { emit(`coming to ${at}`); await call(`${at}/where`, null); emit([at]); }
@@ -112,8 +110,7 @@ async fn a_sub_chain_emits_to_its_creator_s_process_and_its_parent_to_the_origin
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_from_a_far_hop_goes_straight_to_the_origin() {
-    let mut nodes = Nodes::start(&["a", "b"]).await;
-    let client = nodes.client().await;
+    let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
     let source = r#"import { call, emit } from "catena";
         export default async () => {
             await call("a/where", null);

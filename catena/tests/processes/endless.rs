@@ -7,8 +7,7 @@ use crate::nodes::{Nodes, ask, begin_with, run};
 
 /// How it ends, and that the nodes are as good as before.
 async fn ends(source: &str, input: Json, options: RunOptions) -> Exception {
-    let nodes = Nodes::start(&["a", "b", "z"]).await;
-    let client = nodes.client().await;
+    let (_nodes, client) = Nodes::patient(&["a", "b", "z"]).await;
     let ended = begin_with(&client, source, input, options).await.unwrap();
     let why = ended.why().clone();
     println!("{why:?}");
@@ -61,8 +60,7 @@ async fn a_chain_that_splits_for_ever_ends_by_its_hops() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelling_what_has_ended_does_nothing() {
-    let nodes = Nodes::start(&["a", "b"]).await;
-    let client = nodes.client().await;
+    let (_nodes, client) = Nodes::patient(&["a", "b"]).await;
     let source = r#"import { call } from "catena";
         export default async () => [await call("a/note", { text: "x" }), await call("b/note", { text: "x" })];"#;
     let code = client.javascript("test.js", source).await.unwrap();

@@ -3,13 +3,16 @@
 use catena::exceptions;
 use serde_json::{Value as Json, json};
 
-use crate::nodes::{Nodes, ask, begin, builder};
+use crate::{
+    node::beating,
+    nodes::{Nodes, PATIENT_BEAT_MS, ask, begin, builder},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_come_home_through_the_process_by_which_the_chain_entered() {
-    let mut nodes = Nodes::start(&["entry", "a", "b"]).await;
-    let side = nodes.client().await;
-    let behind = builder("behind").join(nodes.place("entry")).entry_only().connect().await.unwrap();
+    let (mut nodes, side) = Nodes::patient(&["entry", "a", "b"]).await;
+    let behind = builder("behind").policy(beating(PATIENT_BEAT_MS)).join(nodes.place("entry")).entry_only();
+    let behind = behind.connect().await.unwrap();
     let source = r#"import { call, emit } from "catena";
         export default async () => {
             const hosts = [await call("entry/where", null), await call("a/where", null)];

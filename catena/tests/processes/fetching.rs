@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     held::HeldPort,
-    nodes::{Nodes, ask, begin, run},
+    nodes::{Nodes, PATIENT_BEAT_MS, ask, begin, run},
 };
 
 const CALLS: &str = r#"import { call } from "catena"; export default (job) => call("z/job", job);"#;
@@ -22,12 +22,8 @@ fn large(source: &str) -> Json {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_repository_killed_the_hop_before_serves_the_function() {
-    let mut nodes = Nodes::default();
-    nodes.add("keeper", &["--repository"]).await;
-    for name in ["a", "b", "z"] {
-        nodes.add(name, &[]).await;
-    }
-    let client = nodes.client().await;
+    let (mut nodes, client) =
+        Nodes::patient_with(&[("keeper", &["--repository"]), ("a", &[]), ("b", &[]), ("z", &[])]).await;
     nodes.kill("keeper").await;
     // The second note at `a` is taken by the function itself, which has been fetched by then.
     let job = large(
@@ -49,12 +45,7 @@ async fn with_the_repository_killed_the_hop_before_serves_the_function() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_repository_and_the_hop_before_killed_the_function_is_said_to_be_missing() {
-    let mut nodes = Nodes::default();
-    nodes.add("keeper", &["--repository"]).await;
-    for name in ["a", "z"] {
-        nodes.add(name, &[]).await;
-    }
-    let client = nodes.client().await;
+    let (mut nodes, client) = Nodes::patient_with(&[("keeper", &["--repository"]), ("a", &[]), ("z", &[])]).await;
     // It is asked first and keeps silent, so that the hop before is not asked before it is gone.
     nodes.process("keeper").signal("STOP").await;
     let job = large(r#"import { call } from "catena"; export default () => call("a/note", { text: "x" });"#);
@@ -109,9 +100,9 @@ async fn a_repository_that_serves_the_wrong_bytes_is_seen_and_the_hop_before_ser
     let mut nodes = Nodes::default();
     nodes.introduce("spoiler", address);
     for name in ["a", "b", "z"] {
-        nodes.add(name, &[]).await;
+        nodes.add(name, &["--beat-ms", &PATIENT_BEAT_MS.to_string()]).await;
     }
-    let client = nodes.client().await;
+    let client = nodes.patient_client().await;
     let job = large(
         r#"import { call } from "catena";
         export default async () => [await call("a/where", null), await call("b/where", null)];"#,

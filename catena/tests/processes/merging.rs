@@ -14,8 +14,8 @@ const SPLITS: &str = r#"import { call, split } from "catena";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn branches_merge_at_a_process_that_none_of_them_visits() {
-    let nodes = Nodes::start(&["a", "b", "c"]).await;
-    let ended = run(&nodes.client().await, SPLITS, Json::Null).await;
+    let (_nodes, client) = Nodes::patient(&["a", "b", "c"]).await;
+    let ended = run(&client, SPLITS, Json::Null).await;
     assert_eq!(ended.value(), &json!([["a", "b"], "c"]));
     let step = |target: &str| {
         ended.trace.iter().find(|step| step.target == target).unwrap_or_else(|| panic!("{:?}", ended.trace))
@@ -51,8 +51,7 @@ async fn a_merge_host_that_is_killed_ends_the_chain_as_unknown_and_leaves_the_br
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_merge_host_that_is_gone_before_is_an_exception_and_no_branch_begins() {
-    let mut nodes = Nodes::start(&["a", "b", "c"]).await;
-    let client = nodes.client().await;
+    let (mut nodes, client) = Nodes::patient(&["a", "b", "c"]).await;
     assert_eq!(ask::<String>(&client, "c", "where", Json::Null).await, "c");
     nodes.kill("c").await;
     until_unreachable(&client, "c").await;

@@ -236,8 +236,8 @@ async fn a_delegate_that_is_gone_before_or_after_its_part_takes_nothing_else_wit
     let (_, lost, _) = all(witness).await;
     assert_eq!(lost.expect("it was lost").name, exceptions::NODE_LOST);
     go.notify_one();
-    let at_once = Duration::from_micros(Policy::default().heartbeat_timeout_us / 2);
-    let (came, why, set) = tokio::time::timeout(at_once, all(after)).await.expect("nobody waits for who is gone");
+    // Whoever waits for who is gone ends with a loss, or when its time runs out: never so.
+    let (came, why, set) = all(after).await;
     assert_eq!((came.len(), set.ended()), (2, Some(Ended::Complete)), "it had done its part: {came:?}, {why:?}");
     assert!(why.is_none() && set.missing().is_empty() && came.contains(&2), "{came:?}, {:?}", set.missing());
 
@@ -291,7 +291,8 @@ async fn what_cannot_be_is_refused_by_name() {
     assert!(matches!(client.replies("a", &()).await, Err(why) if why.name == exceptions::BAD_PARAMETERS));
 }
 
-#[tokio::test(flavor = "multi_thread")]
+// A link whose tasks stand still for 20 s is given up: whatever makes the reply has one thread of several, on one processor too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reply_of_200_mb_is_refused_by_name_and_takes_no_other_with_it() {
     let service = Service::new("a").replies("large", async |context: Context, goes_on: bool| {
         context.preturn(&1).await?;

@@ -242,18 +242,20 @@ async fn what_nobody_has_read_can_be_read_after_the_set_was_cancelled_and_after_
     });
     let service = service.function("ping", async |(): ()| Ok(()));
     let (_nodes, client) = nodes(vec![service]).await;
-    let options = RunOptions { timeout: Duration::from_secs(2), ..RunOptions::default() };
-    let begin = async || {
+    // Far more than the replies take to come.
+    const TIME: Duration = Duration::from_secs(10);
+    let begin = async |timeout| {
+        let options = RunOptions { timeout, ..RunOptions::default() };
         let set = client.replies_with("a/hang", to_value(&()).unwrap(), &options).unwrap();
         sent.acquire().await.unwrap().forget();
         // Its answer comes by the same link, after what was sent before.
         client.call::<_, ()>("a", "ping", &()).await.unwrap();
         set
     };
-    let (cancelled, late) = (begin().await, begin().await);
+    let (cancelled, late) = (begin(RunOptions::default().timeout).await, begin(TIME).await);
     cancelled.cancel();
     // Its time is over after that of the one before.
-    let (_, why, _) = all(begin().await).await;
+    let (_, why, _) = all(begin(TIME).await).await;
     assert_eq!(why.unwrap().name, exceptions::DEADLINE_EXCEEDED);
     for (set, name) in [(cancelled, exceptions::CANCELLED), (late, exceptions::DEADLINE_EXCEEDED)] {
         let (seen, why, set) = all(set).await;

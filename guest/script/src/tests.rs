@@ -328,7 +328,10 @@ proptest! {
 
     #[test]
     fn any_text_gets_an_answer(source in "\\PC*|.*", typed: bool) {
-        let _ = prepare(if typed { "f.ts" } else { "f.js" }, &source).map_err(|error| error.to_string());
+        match prepare(if typed { "f.ts" } else { "f.js" }, &source) {
+            Ok(script) => check_nothing_moved(source.strip_prefix('\u{feff}').unwrap_or(&source), &script.source),
+            Err(error) => prop_assert_ne!(error.kind, ErrorKind::Internal, "{}", error),
+        }
     }
 
     #[test]
@@ -352,7 +355,14 @@ proptest! {
 
     #[test]
     fn any_bytes_get_an_answer(source: Vec<u8>) {
-        let _ = prepare_bytes("f.ts", &source).map_err(|error| error.to_string());
+        let text = std::str::from_utf8(&source);
+        match prepare_bytes("f.ts", &source) {
+            Ok(script) => {
+                let text = text.expect("only text is prepared");
+                check_nothing_moved(text.strip_prefix('\u{feff}').unwrap_or(text), &script.source);
+            }
+            Err(error) => prop_assert_eq!(error.kind == ErrorKind::NotUtf8, text.is_err(), "{}", error),
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use catena::{Client, Node, Place, Service};
+use catena::{Client, Node, NodeBuilder, Place, Service};
 use catena_gateway::{Config, Gateway};
 use serde_json::Value;
 use tokio::{
@@ -27,7 +27,12 @@ pub struct Stage {
 impl Stage {
     /// These services, behind a gateway as `set` has it.
     pub async fn open(services: Vec<Service>, set: impl FnOnce(&mut Config)) -> Self {
-        let builder = Node::builder("far").listen("127.0.0.1:0");
+        Self::open_beside(Node::builder("far"), services, set).await
+    }
+
+    /// The same, with a node that is built like this.
+    pub async fn open_beside(far: NodeBuilder, services: Vec<Service>, set: impl FnOnce(&mut Config)) -> Self {
+        let builder = far.listen("127.0.0.1:0");
         let node = services.into_iter().fold(builder, |builder, service| builder.service(service));
         let node = node.start().await.unwrap();
         let client = Client::builder("gateway").join(Place::new(node.address().unwrap())).cache_dir(CACHE);

@@ -109,7 +109,7 @@ async fn memory_that_is_large_to_compare_hurts_nobody() {
     const HOPS: u64 = 20;
     let (nodes, client) = stage().await;
     let alone = quiet(&nodes, &client).await;
-    let hostile = nodes.client().await;
+    let hostile = nodes.patient_client().await;
     let attack = async move {
         let chains: JoinSet<_> =
             (0..CHAINS).map(|_| begin(&hostile, FULL, json!(HOPS))).map(async |chain| chain.await.unwrap()).collect();

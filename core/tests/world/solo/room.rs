@@ -105,7 +105,7 @@ fn lines_that_came_too_early_count_until_they_are_shown_and_find_no_room_where_t
         branch: Branch::root(),
         number,
     };
-    let mut shown = |node: &mut Node, place| {
+    let shown = |node: &mut Node, place| {
         node.on_message(NOW, &node_ref(2), Message::Console(key(chain, 1), place, vec![line(place)]));
         let lines = actions(node).into_iter().map(|action| match action {
             Action::Reply(_, Replied::Console(lines)) => lines.len(),
