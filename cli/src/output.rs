@@ -108,7 +108,7 @@ impl Output {
         self.data(&escaped(serde_json::to_string_pretty(value).map_err(|why| cannot_show(&why))?))
     }
 
-    /// Writes a table without borders, so that other programs can take it apart; on a terminal it keeps to the terminal's width.
+    /// Writes a table without borders, so that other programs can take it apart, and without what would command a terminal; on a terminal it keeps to the terminal's width.
     pub(crate) fn table<const N: usize>(
         &self,
         head: [&str; N],
@@ -122,7 +122,7 @@ impl Output {
             ContentArrangement::Disabled
         });
         table.set_header(head.map(|name| Cell::new(name.to_uppercase())));
-        table.add_rows(rows.map(|row| row.map(Cell::new)));
+        table.add_rows(rows.map(|row| row.map(|cell| Cell::new(printable(&cell)))));
         let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
         let lines = lines.iter().enumerate().map(|(index, line)| {
             let line = line.strip_prefix(' ').unwrap_or(line);

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use crate::{
     connect,
     console::{self, Console},
-    debugger::{Command, Debugger, Subject, Teller},
+    debugger::{self, Command, Debugger, Subject, Teller},
     exit::Exit,
     failure::Failure,
     input::{self, JSON_BYTES_MAX, STDIN},
@@ -29,21 +29,20 @@ use crate::{
 /// Longest command.
 const LINE_BYTES_MAX: u64 = JSON_BYTES_MAX;
 
-const EXAMPLES: &str = "\
+fn more_help() -> String {
+    format!(
+        "\
 Commands, one a line, from the terminal, from standard input or from --script (a wrong one ends the session, but at a terminal):
-  step               make the call that is shown; again: hand in its result, and go on to the next call
-  continue           make all calls, to the end
-  set JSON           answer with this instead, whether the call was made or not
-  throw NAME MESSAGE answer with this exception instead
-  back [N]           to the step before, or to step N: its result may then be changed, handed in again, or (back once more)
-                     the call made anew; what calls have done stays done
-  show, list         all there is to know of this step; the steps so far
-  quit, help
+{}
+After `back` the result of the step may be changed, or handed in again; after another `back` its call is made anew.
 
 Examples:
   catena debug examples/tour.ts
   catena debug copy.ts --arg @input.json --record way.json
-  printf 'set 5\\nstep\\ncontinue\\n' | catena debug f.ts --json";
+  printf 'set 5\\nstep\\ncontinue\\n' | catena debug f.ts --json",
+        debugger::list()
+    )
+}
 
 /// Step through a function, call by call
 ///
@@ -52,7 +51,7 @@ Examples:
 /// their own. The function's result comes on standard output when the session is over; all else is on standard error, or with --json
 /// one JSON value a line on standard output.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = more_help())]
 pub(crate) struct Debug {
     #[command(flatten)]
     task: Task,
@@ -162,7 +161,7 @@ impl Lines {
             return Ok(Self { from: BufReader::new(from), named, read: 0, terminal: false });
         }
         let (named, terminal) = (STDIN.to_owned(), io::stdin().is_terminal());
-        let own = io::stdin().as_fd().try_clone_to_owned().map_err(|why| unreadable(&named, &why))?;
+        let own = io::stdin().as_fd().try_clone_to_owned().map_err(|why| input::unreadable(&named, &why))?;
         let from = Box::new(tokio::fs::File::from_std(own.into()));
         Ok(Self { from: BufReader::new(from), named, read: 0, terminal })
     }
@@ -171,7 +170,7 @@ impl Lines {
     async fn next(&mut self) -> Result<Option<String>, Failure> {
         let mut line = String::new();
         let read = (&mut self.from).take(LINE_BYTES_MAX).read_line(&mut line).await;
-        let read = read.map_err(|why| unreadable(&self.named, &why))?;
+        let read = read.map_err(|why| input::unreadable(&self.named, &why))?;
         self.read += 1;
         Ok((read > 0).then_some(line))
     }
@@ -179,8 +178,4 @@ impl Lines {
     fn place(&self) -> String {
         format!("{}:{}", self.named, self.read)
     }
-}
-
-fn unreadable(named: &str, why: &io::Error) -> Failure {
-    Failure::input("Unreadable", format!("{named} cannot be read: {why}"), "give commands as lines of text")
 }

@@ -94,11 +94,7 @@ pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     let client = signals.unless(args.task.terms.connect(Some(sandbox), output)).await?;
     let ran = chain(args, &source, &input, &options, &client, &mut signals, output).await;
     // Closing flushes the messages that tell the nodes of a cancelled chain to stop.
-    let closing = async {
-        connect::close(client).await;
-        Ok(())
-    };
-    let closed = signals.unless(closing).await;
+    let closed = signals.unless(connect::close(client)).await;
     if closed.is_err() && !output.json {
         output.talk("ended at once: nodes that were not told in time stop the chain when its time is up");
     }

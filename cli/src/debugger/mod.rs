@@ -6,7 +6,7 @@ mod gate;
 mod teller;
 mod way;
 
-pub(crate) use command::{COMMANDS, Command};
+pub(crate) use command::{Command, list};
 pub(crate) use teller::Teller;
 
 use std::collections::BTreeMap;

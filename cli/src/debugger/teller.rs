@@ -3,7 +3,11 @@
 use catena::{Exception, LogLine, Value};
 use serde_json::json;
 
-use super::{Answer, COMMANDS, Stop, way::Open};
+use super::{
+    Answer, Stop,
+    command::{self, COMMANDS},
+    way::Open,
+};
 use crate::{
     commands::replay::brief,
     console::Console,
@@ -90,8 +94,7 @@ impl Teller<'_> {
 
     pub(super) fn help(&self) -> Result<(), Failure> {
         let json = |(name, takes, does, _)| json!({ "command": name, "takes": takes, "does": does });
-        let text = |(name, takes, does, _)| format!("  {:<20} {does}", format!("{name} {takes}"));
-        self.output.say(|| json!({ "help": COMMANDS.map(json) }), || COMMANDS.map(text).join("\n"))
+        self.output.say(|| json!({ "help": COMMANDS.map(json) }), command::list)
     }
 
     /// Why a command was not obeyed.
