@@ -176,7 +176,8 @@ impl Output {
 }
 
 fn cannot_show(why: &serde_json::Error) -> Failure {
-    Failure::input("CannotShow", format!("the value cannot be shown as JSON: {why}"), "look at it with --json off")
+    let help = "answer with less depth, and in plain CBOR; `catena run --record FILE` keeps the value byte for byte";
+    Failure::input("CannotShow", format!("the value cannot be shown as JSON: {why}"), help)
 }
 
 /// The same JSON, with characters that would command a terminal as escapes: they can only stand in strings, so what it says does not change.
