@@ -166,6 +166,16 @@ impl Output {
         }
     }
 
+    /// Says what failed beside the work itself, whose outcome has standard output: on standard error, to programs too. Only its code is left of it.
+    pub(crate) fn beside(&self, done: Result<(), Failure>) -> Result<(), Failure> {
+        done.map_err(|why| {
+            if let Some(text) = why.text() {
+                self.talk(&self.paint_failure(&text));
+            }
+            Failure::Told(why.exit())
+        })
+    }
+
     fn paint_failure(&self, text: &str) -> String {
         let text = text.replacen("error:", &self.paint_talk(Paint::Red, "error:"), 1);
         match text.rfind("\nhelp:") {

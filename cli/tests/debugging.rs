@@ -171,6 +171,17 @@ export default async () => {
 }
 
 #[test]
+fn the_end_is_told_whether_it_can_be_recorded_or_not() {
+    let bench =
+        Bench::new("import { call } from \"catena\";\nexport default async (path) => call(\"own/block\", path);\n");
+    let path = bench.folder.path().join("way.json").to_str().unwrap().to_owned();
+    let arguments = ["debug", &bench.function, "--arg", &format!("{path:?}"), "--record", &path];
+    let ended = catena_with_input(&[&arguments[..], &["--connect", &bench.own.address]].concat(), "continue\n");
+    ended.failed(2, &["the recording cannot be written"]);
+    assert_eq!(ended.out, "null\n");
+}
+
+#[test]
 fn nothing_is_refused_silently() {
     let bench = Bench::new(ADDS);
     bench.debug("step\nstpe\n", &[]).failed(2, &["standard input:2: \"stpe\" is no command", "did you mean step?"]);

@@ -71,25 +71,34 @@ pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
         return Err(Failure::input("BadUsage", message, help));
     }
     let (source, input, options) = args.task.read()?;
-    let mut lines = Lines::open(args)?;
+    let lines = Lines::open(args)?;
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(output)).await?;
     let client = signals.unless(args.task.terms.connect(None, output)).await?;
-    let console = Console::open(&console::Where::Stderr, client.unix_us(), output)?;
-    let teller = Teller { source: &source, output, console };
-    let hops_max = options.hops_max;
     let subject = Subject { sandbox, input, client: &client, options };
+    let ended = session(args, &source, subject, lines, &mut signals, output).await;
+    ended.and(signals.unless(connect::close(client)).await)
+}
+
+async fn session(
+    args: &Debug,
+    source: &Source,
+    subject: Subject<'_>,
+    mut lines: Lines,
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<(), Failure> {
+    let console = Console::open(&console::Where::Stderr, subject.client.unix_us(), output)?;
+    let teller = Teller { source, output, console };
+    let hops_max = subject.options.hops_max;
     let mut debugger = signals.unless(Debugger::begin(subject, teller)).await?;
-    let mut recording = Recording::new(&source, debugger.code.hash(), hops_max, args.task.lowered);
+    let mut recording = Recording::new(source, debugger.code.hash(), hops_max, args.task.lowered);
     // Fails before any call is made if the file cannot be written.
     recording.write(args.record.as_deref())?;
-    let talked = talk(&mut debugger, &mut lines, &mut signals, output).await;
+    let talked = talk(&mut debugger, &mut lines, signals, output).await;
     debugger.write_into(&mut recording);
-    recording.write(args.record.as_deref())?;
-    let ended = talked.and_then(|()| close(&debugger, &source, output));
-    drop(debugger);
-    connect::close(client).await;
-    ended
+    let recorded = output.beside(recording.write(args.record.as_deref()));
+    talked.and_then(|()| close(&debugger, source, output)).and(recorded)
 }
 
 async fn talk(

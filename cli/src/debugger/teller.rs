@@ -32,7 +32,8 @@ impl Teller<'_> {
             let line = json!({ "step": line.step, "at_us": line.at_us, "text": line.text });
             return self.output.json_line(&json!({ "log": line }));
         }
-        self.console.line(line)
+        self.console.line(line);
+        Ok(())
     }
 
     /// Reports where the function has stopped; with the bytes of its state, if given, and then in full.

@@ -48,6 +48,11 @@ fn service(effects: &Arc<AtomicU32>) -> Service {
             Ok(who.map_err(ServiceError::from)?.unwrap_or(Json::Null))
         })
         .function_raw("echo", async |_, value: Value| Ok(value))
+        // What a command is about to write there cannot be written.
+        .function("block", async |path: String| {
+            std::fs::remove_file(&path)?;
+            Ok(std::fs::create_dir(&path)?)
+        })
         .function("stay", async |(): ()| std::future::pending::<Result<(), ServiceError>>().await)
         .function("fail", async |message: String| Err::<(), _>(ServiceError::named("Refused", message)))
         .replies("count", async |context: Context, count: u32| {
