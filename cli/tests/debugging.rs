@@ -93,6 +93,16 @@ export default async (count) => {
 }
 
 #[test]
+fn replies_that_no_list_can_hold_are_not_taken_for_none() {
+    let source = r#"import { replies } from "catena";
+export default async () => { for await (const reply of replies("own/deep", null)) return "came"; };
+"#;
+    let bench = Bench::new(source);
+    let events = bench.events("step\n", &[]);
+    assert_eq!(all(&events, "answered")[0]["error"]["name"], "LimitExceeded", "{events:?}");
+}
+
+#[test]
 fn to_the_end_gives_what_a_run_gives() {
     let bench = Bench::new(ADDS);
     let ended = bench.debug("continue\n", &[]);

@@ -50,14 +50,13 @@ pub(crate) struct Replay {
 pub(crate) async fn run(args: &Replay, output: &Output) -> Result<(), Failure> {
     let recording = Recording::read(&args.file)?;
     let source = args.source.as_deref().map_or_else(|| recording.source(), Source::read)?;
-    let told = recording.told()?;
+    let (told, lines) = (recording.told()?, recording.lines()?);
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(output)).await?;
     let replayer = Replayer::load(sandbox, &source, recording.lowered.limits()).await?;
     if args.source.is_none() && replayer.hash().to_string() != recording.function.hash && !output.json {
         output.talk("note: this build has another engine than the one of the recording");
     }
-    let lines: Vec<LogLine> = recording.console.iter().map(LogLine::from).collect();
     let console = Console::open(&args.console.console, lines.first().map_or(0, |line| line.at_us), output)?;
     let mut stage = Stage { replayer, source: &source, output, console, lines: Lines::of(lines), emits: Vec::new() };
     let calls = signals.unless(stage.play(&told)).await?;

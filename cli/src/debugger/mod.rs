@@ -372,15 +372,18 @@ async fn made(client: &Client, asked: &Asked, options: &RunOptions) -> Result<Va
     while let Some(reply) = set.next().await {
         all.push(reply?.into_value());
     }
-    Ok(list_of(&all))
+    list_of(&all)
 }
 
 /// The replies as one CBOR array, each kept byte for byte.
-fn list_of(values: &[Value]) -> Value {
+fn list_of(values: &[Value]) -> Result<Value, Exception> {
     /// Initial byte of a CBOR array whose length follows in eight bytes (RFC 8949, section 3).
     const ARRAY: u8 = 0x9b;
     let mut bytes = vec![ARRAY];
     bytes.extend_from_slice(&(values.len() as u64).to_be_bytes());
     values.iter().for_each(|value| bytes.extend_from_slice(value.as_bytes()));
-    Value::from_cbor(bytes.into()).unwrap_or_else(|_| Value::null())
+    Value::from_cbor(bytes.into()).map_err(|why| {
+        let message = format!("the debugger hands replies in as one list, which cannot be made of these: {why}");
+        Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, message)
+    })
 }

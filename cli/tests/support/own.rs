@@ -61,6 +61,11 @@ fn service(effects: &Arc<AtomicU32>) -> Service {
             }
             Ok(())
         })
+        // As deep as a value may be.
+        .replies("deep", async |context: Context, (): ()| {
+            let nested = [vec![0x81; 64], vec![0]].concat();
+            Ok(context.preturn_value(Value::from_cbor(nested.into()).unwrap()).await?)
+        })
         .function("add", move |count: u32| {
             let effects = Arc::clone(&effects);
             async move { Ok(effects.fetch_add(count, Ordering::SeqCst) + count) }
