@@ -48,8 +48,8 @@ Examples:
 ///
 /// A node in this process runs the function (interactive mode): each call is shown before it is made, and its result before it is handed
 /// in. When several calls wait side by side, also in branches of a split, the first is shown; chains that services answer with run on
-/// their own. The function's result comes on standard output when the session is over; all else is on standard error, or with --json
-/// one JSON value a line on standard output.
+/// their own. Ctrl-C ends the command that is under way, and at the prompt the session. The function's result comes on standard output
+/// when the session is over; all else is on standard error, or with --json one JSON value a line on standard output.
 #[derive(Debug, Args)]
 #[command(after_help = more_help())]
 pub(crate) struct Debug {
@@ -128,7 +128,13 @@ async fn talk(
             }
             Err(why) => return Err(why.saying_before(&lines.place())),
         };
-        debugger.obey(command, signals).await?;
+        match debugger.obey(command, signals).await {
+            // Without a prompt to come back to, the command was one of many: it ends them all.
+            Err(Failure::Interrupted) if lines.terminal => {
+                debugger.teller.refuse("interrupted; once more to end the session")?
+            }
+            obeyed => obeyed?,
+        }
     }
 }
 

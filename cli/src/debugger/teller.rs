@@ -44,7 +44,9 @@ impl Teller<'_> {
         end: Option<&Result<Value, Exception>>,
         state_bytes: Option<usize>,
     ) -> Result<(), Failure> {
-        let Some(call) = &stop.call else { return end.map_or(Ok(()), |end| self.ended(end)) };
+        let Some(call) = &stop.call else {
+            return end.map_or_else(|| self.under_way(number), |end| self.ended(end));
+        };
         if self.output.json {
             let mut told = call_json(number, call, stop);
             if let Some(bytes) = state_bytes {
@@ -58,6 +60,11 @@ impl Teller<'_> {
         self.output.talk(&format!("  state  {bytes} bytes of continuation"));
         stop.also.iter().for_each(|also| self.output.talk(&format!("  also waiting: {}", also.name())));
         Ok(())
+    }
+
+    fn under_way(&self, number: usize) -> Result<(), Failure> {
+        let text = || format!("#{number} the function is under way; `step` waits for its next call");
+        self.output.say(|| json!({ "under_way": { "number": number } }), text)
     }
 
     fn ended(&self, end: &Result<Value, Exception>) -> Result<(), Failure> {
