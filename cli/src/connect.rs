@@ -1,6 +1,6 @@
 //! Connecting to a node, as a client.
 
-use std::time::Duration;
+use std::{convert::identity, time::Duration};
 
 use catena::{Client, NodeBuilder, Place};
 use clap::{Args, ValueHint};
@@ -47,6 +47,13 @@ pub(crate) struct At {
     pub(crate) connect: String,
 }
 
+impl At {
+    /// Connects a client that needs nothing more.
+    pub(crate) async fn connect(&self, output: &Output) -> Result<Client, Failure> {
+        connect(&self.connect, identity, output).await
+    }
+}
+
 /// Connects a client; `more` adds settings besides its name and the node to join.
 pub(crate) async fn connect(
     to: &str,
@@ -72,8 +79,7 @@ pub(crate) async fn with<T>(
     let mut signals = Signals::new()?;
     let client = signals.unless(connecting).await?;
     let done = signals.unless(work(&client)).await;
-    close(client).await;
-    done
+    close(client).await.and(done)
 }
 
 /// The same as [`with`], with a spinner that shows what is being `done`.
@@ -90,7 +96,8 @@ pub(crate) async fn ask<T>(
     with(connecting, asking).await
 }
 
-/// Closes the client cleanly.
-pub(crate) async fn close(client: Client) {
+/// Closes the client cleanly. One that cannot be closed in time is no failure.
+pub(crate) async fn close(client: Client) -> Result<(), Failure> {
     let _ = tokio::time::timeout(CLOSE_GRACE * 2, client.close(CLOSE_GRACE)).await;
+    Ok(())
 }

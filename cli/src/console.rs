@@ -3,11 +3,7 @@
 //! Lines arrive with the chain's answers and heartbeats, each after the lines that it may have been a response to; lines of branches that run side by
 //! side arrive in no fixed order.
 
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    path::PathBuf,
-};
+use std::{fs::File, io::Write, path::PathBuf};
 
 use catena::{Branch, LogLine};
 use clap::{Args, ValueHint};
@@ -50,42 +46,50 @@ fn place(text: &str) -> Result<Where, String> {
 pub(crate) struct Console {
     to: To,
     began_at_us: u64,
+    output: Output,
+    written: Result<(), Failure>,
 }
 
 enum To {
-    Stderr(Output),
+    Stderr,
     Nowhere,
-    File(BufWriter<File>, PathBuf),
+    File(File, PathBuf),
 }
 
 impl Console {
     /// `began_at_us`: the origin of the times shown, in microseconds since the Unix epoch.
     pub(crate) fn open(place: &Where, began_at_us: u64, output: &Output) -> Result<Self, Failure> {
         let to = match place {
-            Where::Stderr => To::Stderr(*output),
+            Where::Stderr => To::Stderr,
             Where::Off => To::Nowhere,
             Where::File(path) => match File::create(path) {
-                Ok(file) => To::File(BufWriter::new(file), path.clone()),
+                Ok(file) => To::File(file, path.clone()),
                 Err(why) => return Err(cannot_write(path, &why)),
             },
         };
-        Ok(Self { to, began_at_us })
+        Ok(Self { to, began_at_us, output: *output, written: Ok(()) })
     }
 
-    /// Writes one line: its node, its step, its time by that node's clock, and its text.
-    pub(crate) fn line(&mut self, line: &LogLine) -> Result<(), Failure> {
+    /// Writes one line: its node, its step, its time by that node's clock, and its text. A file that takes no more ends nothing but itself.
+    pub(crate) fn line(&mut self, line: &LogLine) {
         let step = step_of(line.step, &line.branch);
         let from = format!("[{} {step} {}]", printable(&line.node), since(self.began_at_us, line.at_us));
         let text = printable(&line.text);
         match &mut self.to {
-            To::Stderr(output) => output.talk(&format!("{} {text}", output.paint_talk(Paint::Dim, &from))),
+            To::Stderr => self.output.talk(&format!("{} {text}", self.output.paint_talk(Paint::Dim, &from))),
             To::Nowhere => {}
             To::File(file, path) => {
-                let written = writeln!(file, "{from} {text}").and_then(|()| file.flush());
-                written.map_err(|why| cannot_write(path, &why))?;
+                if let Err(why) = file.write_all(format!("{from} {text}\n").as_bytes()) {
+                    self.written = self.output.beside(Err(cannot_write(path, &why)));
+                    self.to = To::Nowhere;
+                }
             }
         }
-        Ok(())
+    }
+
+    /// Whether each line could be written.
+    pub(crate) fn close(self) -> Result<(), Failure> {
+        self.written
     }
 }
 

@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use catena_script::Spot;
+
 use crate::{failure::Failure, nearest::nearest};
 
 /// Largest JSON input.
@@ -57,8 +59,24 @@ fn read(from: impl Read, named: &str, bytes_max: u64) -> Result<Vec<u8>, Failure
     Ok(bytes)
 }
 
-fn unreadable(named: &str, why: &io::Error) -> Failure {
-    Failure::input("Unreadable", format!("{named} cannot be read: {why}"), "name a file that can be read")
+/// The bytes as text. If one of them is none, `refused` makes the failure out of message and help, and its place is added.
+pub(crate) fn text(
+    named: &str,
+    bytes: Vec<u8>,
+    refused: impl FnOnce(&str, &str) -> Failure,
+) -> Result<String, Failure> {
+    String::from_utf8(bytes).map_err(|why| {
+        let spot = Spot::at_byte(named, &String::from_utf8_lossy(why.as_bytes()), why.utf8_error().valid_up_to());
+        refused("this byte is not UTF-8 text", "save it as UTF-8").at(spot)
+    })
+}
+
+pub(crate) fn unreadable(named: &str, why: &io::Error) -> Failure {
+    let help = match why.kind() {
+        io::ErrorKind::InvalidData => "save it as UTF-8",
+        _ => "name a file that can be read",
+    };
+    Failure::input("Unreadable", format!("{named} cannot be read: {why}"), help)
 }
 
 fn not_found(path: &Path) -> Failure {

@@ -108,7 +108,7 @@ impl Output {
         self.data(&escaped(serde_json::to_string_pretty(value).map_err(|why| cannot_show(&why))?))
     }
 
-    /// Writes a table without borders, so that other programs can take it apart; on a terminal it keeps to the terminal's width.
+    /// Writes a table without borders, so that other programs can take it apart, and without what would command a terminal; on a terminal it keeps to the terminal's width.
     pub(crate) fn table<const N: usize>(
         &self,
         head: [&str; N],
@@ -122,7 +122,7 @@ impl Output {
             ContentArrangement::Disabled
         });
         table.set_header(head.map(|name| Cell::new(name.to_uppercase())));
-        table.add_rows(rows.map(|row| row.map(Cell::new)));
+        table.add_rows(rows.map(|row| row.map(|cell| Cell::new(printable(&cell)))));
         let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
         let lines = lines.iter().enumerate().map(|(index, line)| {
             let line = line.strip_prefix(' ').unwrap_or(line);
@@ -166,6 +166,16 @@ impl Output {
         }
     }
 
+    /// Says what failed beside the work itself, whose outcome has standard output: on standard error, to programs too. Only its code is left of it.
+    pub(crate) fn beside(&self, done: Result<(), Failure>) -> Result<(), Failure> {
+        done.map_err(|why| {
+            if let Some(text) = why.text() {
+                self.talk(&self.paint_failure(&text));
+            }
+            Failure::Told(why.exit())
+        })
+    }
+
     fn paint_failure(&self, text: &str) -> String {
         let text = text.replacen("error:", &self.paint_talk(Paint::Red, "error:"), 1);
         match text.rfind("\nhelp:") {
@@ -176,7 +186,8 @@ impl Output {
 }
 
 fn cannot_show(why: &serde_json::Error) -> Failure {
-    Failure::input("CannotShow", format!("the value cannot be shown as JSON: {why}"), "look at it with --json off")
+    let help = "answer with less depth, and in plain CBOR; `catena run --record FILE` keeps the value byte for byte";
+    Failure::input("CannotShow", format!("the value cannot be shown as JSON: {why}"), help)
 }
 
 /// The same JSON, with characters that would command a terminal as escapes: they can only stand in strings, so what it says does not change.

@@ -31,9 +31,9 @@ pub(crate) struct Recording {
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) lowered: Lowered,
     /// Events in order within each branch; those of a branch come after its parent's split.
-    pub(crate) told: Vec<Event>,
+    told: Vec<Event>,
     pub(crate) emits: Vec<Exact>,
-    pub(crate) console: Vec<Line>,
+    console: Vec<Line>,
     /// How it ended; absent if the recording ends before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<End>,
@@ -192,8 +192,7 @@ impl Event {
             Happened::Ended => What::Ended,
             Happened::Full => What::Full,
         };
-        let branch = self.branch.parse().map_err(|_| bad("a branch is not written as .1.2"))?;
-        Ok(Told { branch, step: self.step, depth: self.depth, what })
+        Ok(Told { branch: branch_of(&self.branch)?, step: self.step, depth: self.depth, what })
     }
 }
 
@@ -218,10 +217,10 @@ impl From<&LogLine> for Line {
     }
 }
 
-impl From<&Line> for LogLine {
-    fn from(line: &Line) -> Self {
-        let Line { step, branch, node, at_us, text } = line.clone();
-        Self { step, node, at_us, text, branch: branch.parse().unwrap_or_default(), number: 0 }
+impl Line {
+    fn logged(self) -> Result<LogLine, Failure> {
+        let Self { step, branch, node, at_us, text } = self;
+        Ok(LogLine { step, node, at_us, text, branch: branch_of(&branch)?, number: 0 })
     }
 }
 
@@ -259,6 +258,11 @@ impl Recording {
     /// What the guests were told.
     pub(crate) fn told(&self) -> Result<Vec<Told>, Failure> {
         self.told.iter().cloned().map(Event::told).collect()
+    }
+
+    /// What the function logged.
+    pub(crate) fn lines(&self) -> Result<Vec<LogLine>, Failure> {
+        self.console.iter().cloned().map(Line::logged).collect()
     }
 
     /// The function that was recorded.
@@ -306,6 +310,10 @@ impl Recording {
         }
         std::fs::write(path, text).map_err(|why| cannot(why.to_string()))
     }
+}
+
+fn branch_of(text: &str) -> Result<Branch, Failure> {
+    text.parse().map_err(|_| bad("a branch is not written as .1.2"))
 }
 
 fn bad(why: &str) -> Failure {

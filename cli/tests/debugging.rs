@@ -3,6 +3,11 @@
 
 mod support;
 
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    process::{Command, Stdio},
+};
+
 use serde_json::{Value, json};
 use support::{Ended, catena, catena_with_input, command, end, file, folder, own::Own, signal};
 
@@ -93,6 +98,16 @@ export default async (count) => {
 }
 
 #[test]
+fn replies_that_no_list_can_hold_are_not_taken_for_none() {
+    let source = r#"import { replies } from "catena";
+export default async () => { for await (const reply of replies("own/deep", null)) return "came"; };
+"#;
+    let bench = Bench::new(source);
+    let events = bench.events("step\n", &[]);
+    assert_eq!(all(&events, "answered")[0]["error"]["name"], "LimitExceeded", "{events:?}");
+}
+
+#[test]
 fn to_the_end_gives_what_a_run_gives() {
     let bench = Bench::new(ADDS);
     let ended = bench.debug("continue\n", &[]);
@@ -171,6 +186,17 @@ export default async () => {
 }
 
 #[test]
+fn the_end_is_told_whether_it_can_be_recorded_or_not() {
+    let bench =
+        Bench::new("import { call } from \"catena\";\nexport default async (path) => call(\"own/block\", path);\n");
+    let path = bench.folder.path().join("way.json").to_str().unwrap().to_owned();
+    let arguments = ["debug", &bench.function, "--arg", &format!("{path:?}"), "--record", &path];
+    let ended = catena_with_input(&[&arguments[..], &["--connect", &bench.own.address]].concat(), "continue\n");
+    ended.failed(2, &["the recording cannot be written"]);
+    assert_eq!(ended.out, "null\n");
+}
+
+#[test]
 fn nothing_is_refused_silently() {
     let bench = Bench::new(ADDS);
     bench.debug("step\nstpe\n", &[]).failed(2, &["standard input:2: \"stpe\" is no command", "did you mean step?"]);
@@ -197,24 +223,103 @@ fn a_script_file_drives_it_and_credentials_go_along() {
     assert_eq!(catena(&arguments).json(), json!({ "uid": 7 }));
 }
 
+/// Has a session carry out these commands, which are held open: their end would end it too. When it has stopped at this call it is interrupted.
+#[track_caller]
+fn interrupted_at(bench: &Bench, commands: &str, call: &str) -> Ended {
+    let mut child = command(&["debug", &bench.function, "--arg", "3", "--json", "--connect", &bench.own.address])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(commands.as_bytes()).unwrap();
+    let mut out = BufReader::with_capacity(1, child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !(line.contains("stopped") && line.contains(call)) {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "it ended before {call}");
+    }
+    child.stdout = Some(out.into_inner());
+    signal(&child, "INT");
+    end(child)
+}
+
 #[test]
 fn ctrl_c_at_the_prompt_ends_the_session() {
     let bench = Bench::new(ADDS);
-    let mut child = command(&["debug", &bench.function, "--arg", "3", "--json", "--connect", &bench.own.address])
-        .stdin(std::process::Stdio::piped())
+    assert_eq!(interrupted_at(&bench, "", "own/add").code, Some(130));
+}
+
+/// Stays at its second call.
+const STAYS: &str = r#"import { call } from "catena";
+export default async (count) => {
+  await call("own/add", count);
+  try { await call("own/stay", null); } catch {}
+  await call("own/add", count);
+};
+"#;
+
+#[test]
+fn ctrl_c_ends_the_command_with_all_that_it_would_still_do() {
+    let bench = Bench::new(STAYS);
+    let ended = interrupted_at(&bench, "continue\n", "own/stay");
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let events = ended.json_lines();
+    let answered = &all(&events, "answered")[0]["error"];
+    assert_eq!((&answered["name"], &answered["unknown"]), (&json!("Cancelled"), &json!(true)), "{ended:?}");
+    assert_eq!(bench.own.effects(), 3, "no call after it is made");
+}
+
+#[test]
+fn at_a_terminal_ctrl_c_gives_the_prompt_back_and_once_more_ends_the_session() {
+    const CTRL_C: &str = "\x03";
+    let bench = Bench::new(STAYS);
+    let words = [env!("CARGO_BIN_EXE_catena"), "debug", &bench.function, "--arg", "3", "--connect", &bench.own.address];
+    let line = words.map(|word| format!("'{word}'")).join(" ");
+    // `script` gives it a terminal; a session that hangs is ended by `timeout`.
+    let mut terminal = Command::new("timeout")
+        .args(["--foreground", "120", "script", "-qefc", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut out = std::io::BufReader::with_capacity(1, child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("stopped") {
-        line.clear();
-        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    let (mut keys, mut screen) = (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
+    let (mut shown, mut piece) = (String::new(), [0; 4_096]);
+    for (typed, until) in [
+        ("continue\r", "step 2 own/stay(null)"),
+        (CTRL_C, "once more to end the session"),
+        ("list\r", "own/stay(null) = throws"),
+    ] {
+        keys.write_all(typed.as_bytes()).unwrap();
+        let from = shown.len();
+        while !shown[from..].contains(until) {
+            let count = screen.read(&mut piece).unwrap();
+            assert!(count > 0, "{until:?} is not in:\n{shown}");
+            shown += &String::from_utf8_lossy(&piece[..count]);
+        }
     }
-    child.stdout = Some(out.into_inner());
-    // Held open: the end of its commands would end the session too.
-    let _input = child.stdin.take();
-    signal(&child, "INT");
-    assert_eq!(end(child).code, Some(130));
+    keys.write_all(CTRL_C.as_bytes()).unwrap();
+    screen.read_to_string(&mut shown).unwrap();
+    assert_eq!(terminal.wait().unwrap().code(), Some(130), "{shown}");
+    assert_eq!(bench.own.effects(), 3, "no call after it is made");
+}
+
+#[test]
+fn a_call_beside_a_read_that_fails_is_shown_and_so_is_one_that_nobody_awaits() {
+    let source = r#"import { call, replies, split } from "catena";
+export default async () => {
+  const set = replies("own/count", 3);
+  await set.next();
+  await split([async () => 1]);
+  const late = set.next().catch((why) => why.name);
+  const both = [await call("own/echo", "beside"), await late];
+  call("own/echo", "for nobody");
+  return both;
+};
+"#;
+    let bench = Bench::new(source);
+    let events = bench.events("continue\n", &[]);
+    assert_eq!(all(&events, "ended")[0]["result"], json!(["beside", "Cancelled"]), "{events:?}");
+    assert_eq!(all(&events, "stopped").len(), 3, "{events:?}");
 }
 
 #[test]

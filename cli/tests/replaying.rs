@@ -298,6 +298,9 @@ fn what_cannot_be_recorded_or_replayed_is_told() {
     let text = std::fs::read_to_string(&taken.recording).unwrap();
     let newer = file(&folder, "newer.json", &text.replace("\"catena_recording\": 2", "\"catena_recording\": 3"));
     catena(&["replay", &newer]).failed(2, &["version 3", "reads 2"]);
+    let (before, after) = text.rsplit_once("\"branch\": \".1\"").unwrap();
+    let strange = file(&folder, "strange.json", &format!("{before}\"branch\": \".x\"{after}"));
+    catena(&["replay", &strange]).failed(2, &["a branch is not written as .1.2"]);
     let slip = file(&folder, "slip.json", &text.replacen("\"hops_max\"", "\"hop_max\"", 1));
     catena(&["replay", &slip]).failed(2, &["hop_max"]);
 }

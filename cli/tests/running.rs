@@ -111,6 +111,36 @@ fn every_run_ends_in_one_of_three_ways() {
     run(&own, nowhere, &[]).failed(1, &["UnknownService", "ending  failed before its effect at step"]);
 }
 
+/// Has `own` put a folder in the place of the file that it is given, which cannot be written any more then.
+const BLOCK: &str = r#"import { call, log } from "catena";
+export default async (path) => { await call("own/block", path); log("blocked"); return "done"; };
+"#;
+
+#[test]
+fn the_outcome_is_told_whether_it_can_be_recorded_or_not() {
+    let (own, folder) = (Own::start(), folder());
+    let path = folder.path().join("way.json").to_str().unwrap().to_owned();
+    let arg = format!("{path:?}");
+    for (more, result) in [(None, ""), (Some("--json"), "/result")] {
+        let mut arguments = vec!["--arg", &arg, "--record", &path];
+        arguments.extend(more);
+        let ended = run(&own, BLOCK, &arguments);
+        ended.failed(2, &["error: the recording cannot be written", "help:"]);
+        assert_eq!(ended.json().pointer(result), Some(&json!("done")), "{ended:?}");
+        std::fs::remove_dir(&path).unwrap();
+    }
+    let fails = BLOCK.replace("return", "await call(\"own/fail\", \"no\"); return");
+    run(&own, &fails, &["--arg", &arg, "--record", &path]).failed(1, &["cannot be written", "Refused: no"]);
+}
+
+#[test]
+fn a_console_file_that_takes_no_more_stops_nothing_else() {
+    let ended = run(&Own::start(), VISIT, &["--console", "/dev/full"]);
+    ended.failed(2, &["/dev/full cannot be written", "--console FILE"]);
+    assert_eq!(ended.err.matches("error:").count(), 1, "{ended:?}");
+    assert_eq!(ended.out, "\"there\"\n\"own\"\n");
+}
+
 /// A run that has emitted, and sleeps at its second step.
 fn asleep(server: &Server, more: &[&str]) -> (std::process::Child, tempfile::TempDir) {
     let folder = folder();

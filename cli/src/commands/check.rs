@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     config::NodeFile,
-    connect,
+    connect::{self, At},
     exit::Exit,
     failure::Failure,
     nearest::did_you_mean,
@@ -49,12 +49,9 @@ pub(crate) async fn run(args: &Check, output: &Output) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(output)).await?;
     let hash = signals.unless(source.image(&sandbox)).await?.code();
-    let services = match &args.connect {
+    let services = match args.connect.clone().map(|connect| At { connect }) {
         None => None,
-        Some(address) => {
-            let connecting = connect::connect(address, |client| client, output);
-            Some(connect::with(connecting, async |client| Ok(client.services().await)).await?)
-        }
+        Some(at) => Some(connect::with(at.connect(output), async |client| Ok(client.services().await)).await?),
     };
     let checked: Vec<_> = source.calls.iter().map(|call| (call, whereabouts(call, services.as_deref()))).collect();
     let wrong = checked.iter().any(|(_, found)| matches!(found, Whereabouts::Missing { .. }));
@@ -76,8 +73,7 @@ fn check_node(file: &Path, output: &Output) -> Result<(), Failure> {
         return output.json_line(&json!({ "file": shown, "ok": true, "node": means }));
     }
     output.data(&output.paint(Paint::Bold, &format!("{}: a node", printable(&shown))))?;
-    let rows = meaning.iter().map(|(what, means)| [printable(what), printable(means)]);
-    output.table(["what", "means"], rows)
+    output.table(["what", "means"], meaning.into_iter().map(|(what, means)| [what, means]))
 }
 
 /// Whether a call's target exists.
@@ -139,10 +135,10 @@ fn show(source: &Source, hash: Hash, checked: &[(&FoundCall, Whereabouts)], outp
     let rows = checked.iter().map(|(call, found)| {
         let found = match found {
             Whereabouts::Unknown => String::new(),
-            Whereabouts::At(node) => format!("at {}", printable(node)),
+            Whereabouts::At(node) => format!("at {node}"),
             Whereabouts::Missing { .. } => "missing".to_owned(),
         };
-        [format!("{}:{}", call.line, call.column), printable(&call.target.to_string()), found]
+        [format!("{}:{}", call.line, call.column), call.target.to_string(), found]
     });
     output.table(["where", "calls", ""], rows)
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use crate::{
     connect,
     console::{self, Console},
-    debugger::{Command, Debugger, Subject, Teller},
+    debugger::{self, Command, Debugger, Subject, Teller},
     exit::Exit,
     failure::Failure,
     input::{self, JSON_BYTES_MAX, STDIN},
@@ -29,30 +29,29 @@ use crate::{
 /// Longest command.
 const LINE_BYTES_MAX: u64 = JSON_BYTES_MAX;
 
-const EXAMPLES: &str = "\
+fn more_help() -> String {
+    format!(
+        "\
 Commands, one a line, from the terminal, from standard input or from --script (a wrong one ends the session, but at a terminal):
-  step               make the call that is shown; again: hand in its result, and go on to the next call
-  continue           make all calls, to the end
-  set JSON           answer with this instead, whether the call was made or not
-  throw NAME MESSAGE answer with this exception instead
-  back [N]           to the step before, or to step N: its result may then be changed, handed in again, or (back once more)
-                     the call made anew; what calls have done stays done
-  show, list         all there is to know of this step; the steps so far
-  quit, help
+{}
+After `back` the result of the step may be changed, or handed in again; after another `back` its call is made anew.
 
 Examples:
   catena debug examples/tour.ts
   catena debug copy.ts --arg @input.json --record way.json
-  printf 'set 5\\nstep\\ncontinue\\n' | catena debug f.ts --json";
+  printf 'set 5\\nstep\\ncontinue\\n' | catena debug f.ts --json",
+        debugger::list()
+    )
+}
 
 /// Step through a function, call by call
 ///
 /// A node in this process runs the function (interactive mode): each call is shown before it is made, and its result before it is handed
 /// in. When several calls wait side by side, also in branches of a split, the first is shown; chains that services answer with run on
-/// their own. The function's result comes on standard output when the session is over; all else is on standard error, or with --json
-/// one JSON value a line on standard output.
+/// their own. Ctrl-C ends the command that is under way, and at the prompt the session. The function's result comes on standard output
+/// when the session is over; all else is on standard error, or with --json one JSON value a line on standard output.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = more_help())]
 pub(crate) struct Debug {
     #[command(flatten)]
     task: Task,
@@ -72,25 +71,34 @@ pub(crate) async fn run(args: &Debug, output: &Output) -> Result<(), Failure> {
         return Err(Failure::input("BadUsage", message, help));
     }
     let (source, input, options) = args.task.read()?;
-    let mut lines = Lines::open(args)?;
+    let lines = Lines::open(args)?;
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(output)).await?;
     let client = signals.unless(args.task.terms.connect(None, output)).await?;
-    let console = Console::open(&console::Where::Stderr, client.unix_us(), output)?;
-    let teller = Teller { source: &source, output, console };
-    let hops_max = options.hops_max;
     let subject = Subject { sandbox, input, client: &client, options };
+    let ended = session(args, &source, subject, lines, &mut signals, output).await;
+    ended.and(signals.unless(connect::close(client)).await)
+}
+
+async fn session(
+    args: &Debug,
+    source: &Source,
+    subject: Subject<'_>,
+    mut lines: Lines,
+    signals: &mut Signals,
+    output: &Output,
+) -> Result<(), Failure> {
+    let console = Console::open(&console::Where::Stderr, subject.client.unix_us(), output)?;
+    let teller = Teller { source, output, console };
+    let hops_max = subject.options.hops_max;
     let mut debugger = signals.unless(Debugger::begin(subject, teller)).await?;
-    let mut recording = Recording::new(&source, debugger.code.hash(), hops_max, args.task.lowered);
+    let mut recording = Recording::new(source, debugger.code.hash(), hops_max, args.task.lowered);
     // Fails before any call is made if the file cannot be written.
     recording.write(args.record.as_deref())?;
-    let talked = talk(&mut debugger, &mut lines, &mut signals, output).await;
+    let talked = talk(&mut debugger, &mut lines, signals, output).await;
     debugger.write_into(&mut recording);
-    recording.write(args.record.as_deref())?;
-    let ended = talked.and_then(|()| close(&debugger, &source, output));
-    drop(debugger);
-    connect::close(client).await;
-    ended
+    let recorded = output.beside(recording.write(args.record.as_deref()));
+    talked.and_then(|()| close(&debugger, source, output)).and(recorded)
 }
 
 async fn talk(
@@ -120,7 +128,13 @@ async fn talk(
             }
             Err(why) => return Err(why.saying_before(&lines.place())),
         };
-        debugger.obey(command, signals).await?;
+        match debugger.obey(command, signals).await {
+            // Without a prompt to come back to, the command was one of many: it ends them all.
+            Err(Failure::Interrupted) if lines.terminal => {
+                debugger.teller.refuse("interrupted; once more to end the session")?
+            }
+            obeyed => obeyed?,
+        }
     }
 }
 
@@ -162,7 +176,7 @@ impl Lines {
             return Ok(Self { from: BufReader::new(from), named, read: 0, terminal: false });
         }
         let (named, terminal) = (STDIN.to_owned(), io::stdin().is_terminal());
-        let own = io::stdin().as_fd().try_clone_to_owned().map_err(|why| unreadable(&named, &why))?;
+        let own = io::stdin().as_fd().try_clone_to_owned().map_err(|why| input::unreadable(&named, &why))?;
         let from = Box::new(tokio::fs::File::from_std(own.into()));
         Ok(Self { from: BufReader::new(from), named, read: 0, terminal })
     }
@@ -171,7 +185,7 @@ impl Lines {
     async fn next(&mut self) -> Result<Option<String>, Failure> {
         let mut line = String::new();
         let read = (&mut self.from).take(LINE_BYTES_MAX).read_line(&mut line).await;
-        let read = read.map_err(|why| unreadable(&self.named, &why))?;
+        let read = read.map_err(|why| input::unreadable(&self.named, &why))?;
         self.read += 1;
         Ok((read > 0).then_some(line))
     }
@@ -179,8 +193,4 @@ impl Lines {
     fn place(&self) -> String {
         format!("{}:{}", self.named, self.read)
     }
-}
-
-fn unreadable(named: &str, why: &io::Error) -> Failure {
-    Failure::input("Unreadable", format!("{named} cannot be read: {why}"), "give commands as lines of text")
 }

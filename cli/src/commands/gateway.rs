@@ -89,8 +89,7 @@ pub(crate) async fn run(args: &GatewayArgs, output: &Output) -> Result<(), Failu
     signals.next().await;
     let closing = async {
         gateway.close(CLOSE_GRACE).await;
-        connect::close(client).await;
-        Ok(())
+        connect::close(client).await
     };
     signals.unless(closing).await
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use catena::ServiceEntry;
+use catena::{Client, ServiceEntry};
 use clap::{Args, ValueHint};
 use serde_json::json;
 
@@ -34,8 +34,8 @@ pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
     if args.segments {
         return segments::explain_all(&args.at, output).await;
     }
-    let connecting = connect::connect(&args.at.connect, |client| client, output);
-    let asked = connect::ask(connecting, "asking the nodes", output, async |client| Ok(client.services().await));
+    let asked = async |client: &Client| Ok(client.services().await);
+    let asked = connect::ask(args.at.connect(output), "asking the nodes", output, asked);
     let all = asked.await?;
     let here = |entry: &&ServiceEntry| args.site.is_none() || entry.node.site == args.site;
     let services: Vec<_> = all.iter().filter(here).collect();
@@ -47,15 +47,9 @@ pub(crate) async fn run(args: &Ls, output: &Output) -> Result<(), Failure> {
         output.talk(&none(&all, args.site.as_deref()));
         return Ok(());
     }
-    let rows = services.iter().map(|entry| {
-        let functions: Vec<String> = entry.functions.iter().map(|name| printable(name)).collect();
-        [
-            printable(&entry.service),
-            printable(&entry.node.name),
-            printable(entry.node.site.as_deref().unwrap_or("-")),
-            printable(entry.node.address.as_deref().unwrap_or("-")),
-            functions.join(" "),
-        ]
+    let rows = services.iter().map(|ServiceEntry { service, node, functions, .. }| {
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        [service.clone(), node.name.clone(), or_dash(&node.site), or_dash(&node.address), functions.join(" ")]
     });
     output.table(["service", "node", "site", "address", "functions"], rows)
 }

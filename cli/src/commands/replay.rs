@@ -50,18 +50,17 @@ pub(crate) struct Replay {
 pub(crate) async fn run(args: &Replay, output: &Output) -> Result<(), Failure> {
     let recording = Recording::read(&args.file)?;
     let source = args.source.as_deref().map_or_else(|| recording.source(), Source::read)?;
-    let told = recording.told()?;
+    let (told, lines) = (recording.told()?, recording.lines()?);
     let mut signals = Signals::new()?;
     let sandbox = signals.unless(sandbox::make(output)).await?;
     let replayer = Replayer::load(sandbox, &source, recording.lowered.limits()).await?;
     if args.source.is_none() && replayer.hash().to_string() != recording.function.hash && !output.json {
         output.talk("note: this build has another engine than the one of the recording");
     }
-    let lines: Vec<LogLine> = recording.console.iter().map(LogLine::from).collect();
     let console = Console::open(&args.console.console, lines.first().map_or(0, |line| line.at_us), output)?;
     let mut stage = Stage { replayer, source: &source, output, console, lines: Lines::of(lines), emits: Vec::new() };
     let calls = signals.unless(stage.play(&told)).await?;
-    stage.close(&recording, &told, calls)
+    stage.close(&recording, &told, calls).and(stage.console.close())
 }
 
 /// The replayed function, and where its output goes.
@@ -105,7 +104,7 @@ impl Stage<'_> {
     /// Prints what the function logs and emits; returns the calls that it makes, to be compared.
     fn hear(&mut self, event: &Told, did: Did) -> Result<Vec<Asked>, Failure> {
         for text in did.logs {
-            self.console.line(&self.lines.find(event, text))?;
+            self.console.line(&self.lines.find(event, text));
         }
         for value in did.emits {
             emitted(&value, self.output)?;
@@ -141,7 +140,7 @@ impl Stage<'_> {
         failure.at(spot)
     }
 
-    fn close(self, recording: &Recording, told: &[Told], calls: usize) -> Result<(), Failure> {
+    fn close(&self, recording: &Recording, told: &[Told], calls: usize) -> Result<(), Failure> {
         let output = self.output;
         let Some(end) = recording.end.clone().map(Result::<Value, Exception>::from) else {
             let full = told.iter().any(|told| told.what == What::Full);

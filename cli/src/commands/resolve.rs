@@ -29,8 +29,7 @@ pub(crate) struct Resolve {
 }
 
 pub(crate) async fn run(args: &Resolve, output: &Output) -> Result<(), Failure> {
-    let connecting = connect::connect(&args.at.connect, |client| client, output);
-    let asked = connect::ask(connecting, "asking the resolvers", output, async |client| {
+    let asked = connect::ask(args.at.connect(output), "asking the resolvers", output, async |client| {
         let said = client.resolve_there(&args.service).await;
         said.map_err(|why| Failure::unreachable(why.to_string(), "name another node with --connect HOST:PORT"))
     });
@@ -56,9 +55,9 @@ const NOBODY: &str = "-";
 
 fn rows(answer: &ResolverAnswer) -> Vec<[String; 5]> {
     let age = answer.age_us.map_or_else(|| "asked now".to_owned(), |us| format!("{:.1?}", Duration::from_micros(us)));
-    let or_nobody = |text: &Option<String>| printable(text.as_deref().unwrap_or(NOBODY));
+    let or_nobody = |text: &Option<String>| text.clone().unwrap_or_else(|| NOBODY.to_owned());
     let row = |node: &str, address: &Option<String>, run: &Option<String>| {
-        [printable(&answer.resolver), printable(node), or_nobody(address), or_nobody(run), age.clone()]
+        [answer.resolver.clone(), node.to_owned(), or_nobody(address), or_nobody(run), age.clone()]
     };
     if answer.at.is_empty() {
         return vec![row(NOBODY, &None, &None)];

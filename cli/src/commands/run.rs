@@ -94,11 +94,7 @@ pub(crate) async fn run(args: &Run, output: &Output) -> Result<(), Failure> {
     let client = signals.unless(args.task.terms.connect(Some(sandbox), output)).await?;
     let ran = chain(args, &source, &input, &options, &client, &mut signals, output).await;
     // Closing flushes the messages that tell the nodes of a cancelled chain to stop.
-    let closing = async {
-        connect::close(client).await;
-        Ok(())
-    };
-    let closed = signals.unless(closing).await;
+    let closed = signals.unless(connect::close(client)).await;
     if closed.is_err() && !output.json {
         output.talk("ended at once: nodes that were not told in time stop the chain when its time is up");
     }
@@ -138,7 +134,7 @@ async fn chain(
         };
         let unread = replies.console().get(logged..).unwrap_or_default();
         logged += unread.len();
-        progress.aside(|| unread.iter().try_for_each(|line| console.line(line)))?;
+        progress.aside(|| unread.iter().for_each(|line| console.line(line)));
         match heard {
             Heard::More => {}
             Heard::Reply(Ok(Reply::Partial(value))) => {
@@ -152,12 +148,10 @@ async fn chain(
         }
     };
     drop(progress);
-    if let Some(file) = &args.record {
-        recording.take(replies.recording(), replies.console(), Some(&ended));
-        recording.write(Some(file))?;
-        if !output.json {
-            output.talk(&format!("recorded: {}", printable(&file.display().to_string())));
-        }
+    recording.take(replies.recording(), replies.console(), Some(&ended));
+    let recorded = output.beside(recording.write(args.record.as_deref()));
+    if let (Some(file), Ok(()), false) = (&args.record, &recorded, output.json) {
+        output.talk(&format!("recorded: {}", printable(&file.display().to_string())));
     }
     let ended = ended.map_err(|exception| {
         // It may have ended by itself before the cancel took effect.
@@ -166,7 +160,11 @@ async fn chain(
         Failure::Threw(Box::new(Threw { exception, spot, ended: Some(Ended { chain, last_step }), cancelled }))
     });
     let chart = args.explain.then(|| Chart::new(replies.trace(), client.unix_us()));
-    if output.json { tell(ended, &replies, chart.as_ref(), output) } else { show(ended, chart.as_ref(), output) }
+    let told = match output.json {
+        true => tell(ended, &replies, chart.as_ref(), output),
+        false => show(ended, chart.as_ref(), output),
+    };
+    told.and(recorded).and(console.close())
 }
 
 pub(crate) fn emitted(value: &Value, output: &Output) -> Result<(), Failure> {

@@ -148,13 +148,13 @@ async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
     }
     let cells = |one: &Listed| {
         let SegmentEntry { bytes, rights, .. } = &one.entry;
-        [printable(&one.name()), bytes.to_string(), words(*rights).join(" ")]
+        [one.name(), bytes.to_string(), words(*rights).join(" ")]
     };
     if args.explain {
         let rows = listed.iter().map(|one| {
             let [segment, bytes, rights] = cells(one);
             let (way, why) = one.way.clone().unwrap_or_default();
-            [segment, bytes, rights, way, printable(&why)]
+            [segment, bytes, rights, way, why]
         });
         return output.table(["segment", "bytes", "rights", "by", "because"], rows);
     }

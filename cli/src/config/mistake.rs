@@ -5,7 +5,7 @@ use std::{ops::Range, path::Path};
 use catena_script::Spot;
 use serde::{Serialize, de};
 
-use crate::{failure::Failure, nearest::did_you_mean};
+use crate::{failure::Failure, input, nearest::did_you_mean};
 
 /// The file's text; spans are byte offsets into it. Cheap to clone.
 #[derive(Clone)]
@@ -17,15 +17,8 @@ pub(super) struct Text {
 impl Text {
     pub(super) fn new(path: &Path, bytes: Vec<u8>) -> Result<Self, Failure> {
         let file = path.display().to_string();
-        match String::from_utf8(bytes) {
-            Ok(text) => Ok(Self { file: file.into(), text: text.into() }),
-            Err(why) => {
-                let offset = why.utf8_error().valid_up_to();
-                let text = String::from_utf8_lossy(why.as_bytes());
-                let spot = Spot::at_byte(&file, &text, offset);
-                Err(Failure::cannot_start("this byte is not UTF-8 text", "save the file as UTF-8").at(spot))
-            }
-        }
+        let text = input::text(&file, bytes, |message, help| Failure::cannot_start(message, help))?;
+        Ok(Self { file: file.into(), text: text.into() })
     }
 
     pub(super) fn as_str(&self) -> &str {

@@ -150,10 +150,9 @@ impl NamesFile {
         let multicast = config.map(MulticastResolver::open).transpose()?.map(Arc::new);
         let open = |way: &Way| {
             let resolver: Arc<dyn Resolver> = match (way, &multicast) {
-                (Way::Mesh, _) => return Ok(Names::Mesh),
+                (Way::Mesh, _) => return Ok(Some(Names::Mesh)),
                 (Way::File(file), _) => Arc::new(FileResolver::open(file.clone())?),
-                (Way::Multicast(_), Some(multicast)) => Arc::clone(multicast) as Arc<dyn Resolver>,
-                (Way::Multicast(config), None) => Arc::new(MulticastResolver::open(config)?),
+                (Way::Multicast(_), _) => return Ok(multicast.clone().map(|multicast| Names::By(multicast))),
                 (Way::Etcd(endpoints), Some(multicast)) if endpoints.is_empty() => {
                     Arc::new(EtcdResolver::find(find_etcd(Arc::clone(multicast))))
                 }
@@ -164,9 +163,9 @@ impl NamesFile {
                     Arc::new(EtcdResolver::open(EtcdConfig::new(endpoints.clone()))?)
                 }
             };
-            Ok(Names::By(resolver))
+            Ok(Some(Names::By(resolver)))
         };
-        self.0.iter().map(open).collect()
+        self.0.iter().map(open).filter_map(Result::transpose).collect()
     }
 }
 

@@ -36,6 +36,12 @@ pub(crate) const COMMANDS: [Known; 9] = [
     ("help", "", "this list", |_| Ok(Command::Help)),
 ];
 
+/// A line for each command, for people.
+pub(crate) fn list() -> String {
+    let line = |(name, takes, does, _)| format!("  {:<20} {does}", format!("{name} {takes}"));
+    COMMANDS.map(line).join("\n")
+}
+
 impl Command {
     /// Parses a line; `None` if it is empty or a comment, which begins with `#`.
     pub(crate) fn read(line: &str) -> Result<Option<Self>, Failure> {

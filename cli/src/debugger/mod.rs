@@ -6,16 +6,13 @@ mod gate;
 mod teller;
 mod way;
 
-pub(crate) use command::{COMMANDS, Command};
+pub(crate) use command::{Command, list};
 pub(crate) use teller::Teller;
 
-use std::collections::BTreeMap;
-
 use catena::{
-    Asked, Branch, Client, Code, Exception, Fault, Mode, Node, Reply, ReplySet, RunOptions, Sandbox, Start, Told,
-    Value, What, exceptions as names,
+    Asked, Client, Code, Exception, Fault, Mode, Node, Reply, ReplySet, RunOptions, Sandbox, Start, Told, Value, What,
+    exceptions as names,
 };
-use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     commands::run::emitted,
@@ -27,7 +24,7 @@ use crate::{
     signals::Signals,
     value::Exact,
 };
-use gate::Arrival;
+use gate::Gate;
 use way::{Open, Way};
 
 /// Bound on the steps of a session, all of which one can go back to.
@@ -35,7 +32,7 @@ const HISTORY_MAX: usize = 5_000;
 
 /// A step of the session: the call at which the function waits, and its outcome if there is one yet.
 pub(crate) struct Stop {
-    /// The next call; `None` at the end.
+    /// The next call; `None` at the end, and while the function is under way because a command was interrupted.
     call: Option<Open>,
     /// Other calls that are also waiting.
     also: Vec<Open>,
@@ -76,7 +73,7 @@ pub(crate) struct Debugger<'a> {
     node: Node,
     /// The function, as the node knows it.
     pub(crate) code: Code,
-    arrivals: mpsc::Receiver<Arrival>,
+    gate: Gate,
     run: Run,
     /// All steps; the function waits at the last one.
     history: Vec<Stop>,
@@ -92,7 +89,6 @@ struct Run {
     /// Output not to be shown again, since an earlier run that did the same has shown it.
     muted: Said,
     emits: Vec<Value>,
-    gate: BTreeMap<(Branch, u32), oneshot::Sender<Result<Value, Exception>>>,
     end: Option<Result<Value, Exception>>,
 }
 
@@ -101,23 +97,18 @@ impl Run {
         let (timeout, mode) = (gate::SESSION_TIMEOUT, Mode::Interactive);
         let options = RunOptions { timeout, mode, record: true, start, ..of.options.clone() };
         let replies = node.client().run_with(code, &of.input, &options)?;
-        let (said, emits, gate) = (Said::default(), Vec::new(), BTreeMap::new());
-        Ok(Self { replies, way: Way::default(), events: 0, said, muted, emits, gate, end: None })
+        let (way, said, emits) = (Way::default(), Said::default(), Vec::new());
+        Ok(Self { replies, way, events: 0, said, muted, emits, end: None })
     }
 
     /// Whether the run makes no progress until the user acts.
-    fn rests(&self) -> bool {
-        let at_gate = |open: &Open| self.gate.contains_key(&(open.branch.clone(), open.step));
+    fn rests(&mut self, gate: &Gate) -> bool {
+        self.way.look(gate, self.replies.chain());
         match &self.end {
-            None => self.way.rests(at_gate),
-            Some(Ok(_)) => self.way.is_left_with(at_gate),
+            None => self.way.rests(),
+            Some(Ok(_)) => self.way.is_left_with(),
             Some(Err(_)) => true,
         }
-    }
-
-    /// Calls that wait at the gate.
-    fn calls(&self) -> impl Iterator<Item = &Open> {
-        self.way.calls().filter(|open| self.gate.contains_key(&(open.branch.clone(), open.step)))
     }
 
     /// Processes what was received from the chain.
@@ -147,20 +138,16 @@ impl Run {
         Ok(())
     }
 
-    /// Runs the function until it waits for the user.
-    async fn settle(&mut self, arrivals: &mut mpsc::Receiver<Arrival>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    /// Runs the function until it waits for the user. Cancel-safe.
+    async fn settle(&mut self, gate: &mut Gate, teller: &mut Teller<'_>) -> Result<(), Failure> {
         loop {
-            let (lines, events, over, rests) = (self.said.lines, self.events, self.end.is_some(), self.rests());
+            let (lines, events, over, rests) = (self.said.lines, self.events, self.end.is_some(), self.rests(gate));
             tokio::select! {
                 biased;
                 heard = hearing::next(&mut self.replies, lines, events), if !over => self.take(heard, teller)?,
                 // After the branch above: whatever led to a call is received before the call arrives.
                 () = std::future::ready(()), if rests => return Ok(()),
-                Some(Arrival { key, answer }) = arrivals.recv() => {
-                    if key.chain == self.replies.chain() {
-                        self.gate.insert((key.branch, key.step), answer);
-                    }
-                }
+                () = gate.arrival() => {}
             }
             if self.way.full {
                 let help = "`catena run` runs it to its end";
@@ -169,10 +156,10 @@ impl Run {
         }
     }
 
-    fn hand_in(&mut self, call: &Open, outcome: Result<Value, Exception>) {
-        if let Some(answer) = self.gate.remove(&(call.branch.clone(), call.step)) {
-            // The chain may no longer wait for this call.
-            let _ = answer.send(outcome);
+    fn hand_in(&mut self, gate: &mut Gate, call: &Open, outcome: Result<Value, Exception>) {
+        let awaited = gate.answer(self.replies.chain(), call, outcome);
+        if !awaited || self.end.is_some() {
+            self.way.forget(call);
         }
     }
 }
@@ -181,11 +168,11 @@ impl<'a> Debugger<'a> {
     pub(crate) async fn begin(subject: Subject<'a>, teller: Teller<'a>) -> Result<Self, Failure> {
         let services = subject.client.services().await;
         let (sandbox, hops_max) = (subject.sandbox.clone(), subject.options.hops_max);
-        let (node, arrivals) = gate::open(sandbox, &services, teller.source, hops_max).await?;
+        let (node, gate) = gate::open(sandbox, &services, teller.source, hops_max).await?;
         let code = teller.source.load(&node.client()).await?;
         let run = Run::begin(&node, &code, &subject, None, Said::default());
         let run = run.map_err(|why| teller.source.threw(why))?;
-        let mut debugger = Self { subject, teller, node, code, arrivals, run, history: Vec::new() };
+        let mut debugger = Self { subject, teller, node, code, gate, run, history: Vec::new() };
         debugger.arrive().await?;
         Ok(debugger)
     }
@@ -206,9 +193,16 @@ impl<'a> Debugger<'a> {
 
     /// Runs to the next call or to the end, and records the stop there.
     async fn arrive(&mut self) -> Result<(), Failure> {
-        self.run.settle(&mut self.arrivals, &mut self.teller).await?;
-        let mut calls = self.run.calls().cloned();
+        self.run.settle(&mut self.gate, &mut self.teller).await?;
+        self.gate.keep(self.run.replies.chain());
+        let mut calls = self.run.way.calls().cloned();
         let (call, also) = (calls.next(), calls.collect());
+        self.stop(call, also)
+    }
+
+    fn stop(&mut self, call: Option<Open>, also: Vec<Open>) -> Result<(), Failure> {
+        // In place of the stop, if there is one, at which it was under way.
+        self.history.pop_if(|stop| stop.call.is_none());
         self.history.push(Stop { call, also, said: self.run.said, answer: None });
         self.tell_where()
     }
@@ -223,7 +217,8 @@ impl<'a> Debugger<'a> {
         answer.map_or(Ok(()), |answer| self.teller.answered(self.history.len(), answer))
     }
 
-    /// Carries out a command, except ending the session, which is up to the caller; refuses one that is impossible, with the reason.
+    /// Carries out a command, except ending the session, which is up to the caller; refuses one that is impossible, with the reason. A signal ends
+    /// the command, which is then `Interrupted`; the session can go on from where it is.
     pub(crate) async fn obey(&mut self, command: Command, signals: &mut Signals) -> Result<(), Failure> {
         match command {
             Command::Step => self.step(signals).await.map(drop),
@@ -235,17 +230,20 @@ impl<'a> Debugger<'a> {
             Command::Throw { name, message } => {
                 self.answer(|call| Err(from_here(call, Exception::new(&name, Fault::Service, message))))
             }
-            Command::Back(to) => self.back(to).await,
-            Command::Show => self.show().await,
+            Command::Back(to) => signals.unless(self.back(to)).await,
+            Command::Show => signals.unless(self.show()).await,
             Command::List => self.teller.list(&self.history),
             Command::Help => self.teller.help(),
             Command::Quit => Ok(()),
         }
     }
 
-    /// Makes the call, or hands in its outcome if there is one; returns `false` if the step was refused.
+    /// Makes the call, or hands in its outcome if there is one, or waits for the next call; returns `false` if the step was refused.
     async fn step(&mut self, signals: &mut Signals) -> Result<bool, Failure> {
         let Some((call, answer)) = self.here().and_then(|stop| Some((stop.call.clone()?, stop.answer.clone()))) else {
+            if self.run.end.is_none() {
+                return self.go_on(signals).await;
+            }
             self.teller.refuse("the function has ended; `back` goes back to a step")?;
             return Ok(false);
         };
@@ -254,33 +252,44 @@ impl<'a> Debugger<'a> {
                 self.teller.refuse(&format!("a session has at most {HISTORY_MAX} steps; `back` frees some"))?;
                 return Ok(false);
             }
-            self.run.hand_in(&call, outcome);
-            self.arrive().await?;
-            return Ok(true);
+            self.run.hand_in(&mut self.gate, &call, outcome);
+            return self.go_on(signals).await;
         }
         let (asked, options) = (&call.asked, &self.subject.options);
-        let outcome = tokio::select! {
+        let (outcome, interrupted) = tokio::select! {
             outcome = made(self.subject.client, asked, options) => {
-                outcome.map_err(|mut why| {
+                let outcome = outcome.map_err(|mut why| {
                     // Seen from the function, the call was made at this step, from here.
                     why.step = call.step;
                     why.path.insert(0, HERE.to_owned());
                     why.calling(&asked.service, &asked.function)
-                })
+                });
+                (outcome, false)
             }
             () = signals.next() => {
                 let why = Exception::new(names::CANCELLED, Fault::Caller, "the call was withdrawn while it was under way");
-                Err(from_here(&call, why.outcome_unknown()))
+                (Err(from_here(&call, why.outcome_unknown())), true)
             }
         };
         self.put(Answer { outcome, changed: false })?;
-        Ok(true)
+        if interrupted { Err(Failure::Interrupted) } else { Ok(true) }
+    }
+
+    /// Runs to the next call or to the end, unless a signal comes first: then the function is under way.
+    async fn go_on(&mut self, signals: &mut Signals) -> Result<bool, Failure> {
+        let arrived = signals.unless(self.arrive()).await;
+        if matches!(arrived, Err(Failure::Interrupted)) {
+            self.stop(None, Vec::new())?;
+        }
+        arrived.map(|()| true)
     }
 
     fn answer(&mut self, outcome: impl FnOnce(&Open) -> Result<Value, Exception>) -> Result<(), Failure> {
         match self.here().and_then(|stop| stop.call.as_ref()).map(outcome) {
             Some(outcome) => self.put(Answer { outcome, changed: true }),
-            None => self.teller.refuse("the function has ended: there is no call to answer; `back` goes back to one"),
+            None => {
+                self.teller.refuse("the function is at no call: there is no call to answer; `back` goes back to one")
+            }
         }
     }
 
@@ -307,32 +316,33 @@ impl<'a> Debugger<'a> {
             return self.teller.refuse(&format!("there is no step {to}: `list` shows those there are"));
         }
         if to < here {
+            // Replacing the run drops the reply set of the previous chain, which stops that chain.
+            self.run = self.run_again(to).await?;
+            self.gate.keep(self.run.replies.chain());
             self.history.truncate(to);
-            self.run_again().await?;
         }
         self.tell_where()?;
         self.tell_answer()
     }
 
-    /// Starts another chain with the same clock and randomness, and hands it the same outcomes up to the last step of the history.
-    async fn run_again(&mut self) -> Result<(), Failure> {
+    /// Starts another chain with the same clock and randomness, and hands it the same outcomes up to this step. Nothing else changes, so a signal may end it.
+    async fn run_again(&mut self, to: usize) -> Result<Run, Failure> {
         let begun = |told: &Told| match told.what {
             What::Begun { started_at_ms, seed, .. } => Some(Start { started_at_ms, seed }),
             _ => None,
         };
         let start = self.run.replies.recording().iter().find_map(begun);
-        let muted = self.here().map_or_else(Said::default, |stop| stop.said);
+        let muted = self.history.get(to - 1).map_or_else(Said::default, |stop| stop.said);
         let run = Run::begin(&self.node, &self.code, &self.subject, start, muted);
-        // Replacing the run drops the reply set of the previous chain, which stops that chain.
-        self.run = run.map_err(|why| self.teller.source.threw(why))?;
-        self.run.settle(&mut self.arrivals, &mut self.teller).await?;
-        for stop in self.history.iter().rev().skip(1).rev() {
+        let mut run = run.map_err(|why| self.teller.source.threw(why))?;
+        run.settle(&mut self.gate, &mut self.teller).await?;
+        for stop in self.history.iter().take(to - 1) {
             if let (Some(call), Some(answer)) = (&stop.call, &stop.answer) {
-                self.run.hand_in(call, answer.outcome.clone());
-                self.run.settle(&mut self.arrivals, &mut self.teller).await?;
+                run.hand_in(&mut self.gate, call, answer.outcome.clone());
+                run.settle(&mut self.gate, &mut self.teller).await?;
             }
         }
-        Ok(())
+        Ok(run)
     }
 
     async fn show(&self) -> Result<(), Failure> {
@@ -372,15 +382,18 @@ async fn made(client: &Client, asked: &Asked, options: &RunOptions) -> Result<Va
     while let Some(reply) = set.next().await {
         all.push(reply?.into_value());
     }
-    Ok(list_of(&all))
+    list_of(&all)
 }
 
 /// The replies as one CBOR array, each kept byte for byte.
-fn list_of(values: &[Value]) -> Value {
+fn list_of(values: &[Value]) -> Result<Value, Exception> {
     /// Initial byte of a CBOR array whose length follows in eight bytes (RFC 8949, section 3).
     const ARRAY: u8 = 0x9b;
     let mut bytes = vec![ARRAY];
     bytes.extend_from_slice(&(values.len() as u64).to_be_bytes());
     values.iter().for_each(|value| bytes.extend_from_slice(value.as_bytes()));
-    Value::from_cbor(bytes.into()).unwrap_or_else(|_| Value::null())
+    Value::from_cbor(bytes.into()).map_err(|why| {
+        let message = format!("the debugger hands replies in as one list, which cannot be made of these: {why}");
+        Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, message)
+    })
 }

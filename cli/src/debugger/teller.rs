@@ -3,7 +3,11 @@
 use catena::{Exception, LogLine, Value};
 use serde_json::json;
 
-use super::{Answer, COMMANDS, Stop, way::Open};
+use super::{
+    Answer, Stop,
+    command::{self, COMMANDS},
+    way::Open,
+};
 use crate::{
     commands::replay::brief,
     console::Console,
@@ -28,7 +32,8 @@ impl Teller<'_> {
             let line = json!({ "step": line.step, "at_us": line.at_us, "text": line.text });
             return self.output.json_line(&json!({ "log": line }));
         }
-        self.console.line(line)
+        self.console.line(line);
+        Ok(())
     }
 
     /// Reports where the function has stopped; with the bytes of its state, if given, and then in full.
@@ -39,7 +44,9 @@ impl Teller<'_> {
         end: Option<&Result<Value, Exception>>,
         state_bytes: Option<usize>,
     ) -> Result<(), Failure> {
-        let Some(call) = &stop.call else { return end.map_or(Ok(()), |end| self.ended(end)) };
+        let Some(call) = &stop.call else {
+            return end.map_or_else(|| self.under_way(number), |end| self.ended(end));
+        };
         if self.output.json {
             let mut told = call_json(number, call, stop);
             if let Some(bytes) = state_bytes {
@@ -53,6 +60,11 @@ impl Teller<'_> {
         self.output.talk(&format!("  state  {bytes} bytes of continuation"));
         stop.also.iter().for_each(|also| self.output.talk(&format!("  also waiting: {}", also.name())));
         Ok(())
+    }
+
+    fn under_way(&self, number: usize) -> Result<(), Failure> {
+        let text = || format!("#{number} the function is under way; `step` waits for its next call");
+        self.output.say(|| json!({ "under_way": { "number": number } }), text)
     }
 
     fn ended(&self, end: &Result<Value, Exception>) -> Result<(), Failure> {
@@ -90,8 +102,7 @@ impl Teller<'_> {
 
     pub(super) fn help(&self) -> Result<(), Failure> {
         let json = |(name, takes, does, _)| json!({ "command": name, "takes": takes, "does": does });
-        let text = |(name, takes, does, _)| format!("  {:<20} {does}", format!("{name} {takes}"));
-        self.output.say(|| json!({ "help": COMMANDS.map(json) }), || COMMANDS.map(text).join("\n"))
+        self.output.say(|| json!({ "help": COMMANDS.map(json) }), command::list)
     }
 
     /// Why a command was not obeyed.

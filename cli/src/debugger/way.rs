@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use catena::{Asked, Branch, Told, What};
+use catena::{Asked, Branch, ChainId, StepKey, Told, What};
 
+use super::gate::Gate;
 use crate::{console::step_of, output::printable};
 
 /// A call that has no outcome yet, or a split.
@@ -15,9 +16,15 @@ pub(crate) struct Open {
     /// For a split: how many of its branches have begun, and how many have ended.
     begun: u32,
     ended: u32,
+    /// For a call: whether it is at the gate.
+    arrived: bool,
 }
 
 impl Open {
+    pub(super) fn key(&self, chain: ChainId) -> StepKey {
+        StepKey { chain, branch: self.branch.clone(), step: self.step }
+    }
+
     /// Its step and its target, as people read them.
     pub(crate) fn name(&self) -> String {
         format!("step {} {}", step_of(self.step, &self.branch), printable(&self.asked.target()))
@@ -60,6 +67,7 @@ impl Way {
                     asked: asked.clone(),
                     begun: 0,
                     ended: 0,
+                    arrived: false,
                 });
                 guest.open.extend(open);
             }
@@ -69,18 +77,35 @@ impl Way {
         }
     }
 
-    /// Calls without an outcome; a branch's own calls come before those of its sub-branches.
+    /// Looks which calls have arrived at the gate. Those of a branch have the steps at which they arrived, once all have: a read of a reply set that
+    /// fails is a step, too, and is not recorded, so the calls of that turn are later steps than their order says.
+    pub(super) fn look(&mut self, gate: &Gate, chain: ChainId) {
+        for (branch, guest) in &mut self.guests {
+            let steps: Vec<u32> = gate.steps(chain, branch).collect();
+            let mut calls: Vec<_> = guest.open.iter_mut().filter(|open| open.asked.branches == 0).collect();
+            if steps.len() == calls.len() {
+                calls.iter_mut().zip(&steps).for_each(|(call, step)| call.step = *step);
+            }
+            calls.into_iter().for_each(|call| call.arrived = steps.contains(&call.step));
+        }
+    }
+
+    /// No outcome of this call will be told.
+    pub(super) fn forget(&mut self, call: &Open) {
+        if let Some(guest) = self.guests.get_mut(&call.branch) {
+            guest.open.retain(|open| open.asked.call != call.asked.call);
+        }
+    }
+
+    /// Calls at the gate; a branch's own calls come before those of its sub-branches.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Open> {
-        self.guests.values().flat_map(|guest| &guest.open).filter(|open| open.asked.branches == 0)
+        self.guests.values().flat_map(|guest| &guest.open).filter(|open| open.arrived)
     }
 
     /// Whether the chain makes no progress until somebody decides the outcome of a call: every call that can still have one is at the gate. A call
     /// that a node refuses to make ends its branch.
-    pub(super) fn rests(&self, at_gate: impl Fn(&Open) -> bool) -> bool {
-        let waits = |open: &Open| match open.asked.branches {
-            0 => at_gate(open),
-            branches => open.begun == branches && open.ended < branches,
-        };
+    pub(super) fn rests(&self) -> bool {
+        let waits = |open: &Open| open.arrived || open.begun == open.asked.branches && open.ended < open.begun;
         let rests = |branch: &Branch, guest: &Guest| match guest.over {
             // When the root's function has ended, the end of the chain is still to come.
             true => !branch.is_root(),
@@ -90,7 +115,7 @@ impl Way {
     }
 
     /// Whether all calls that the root function started and did not await have arrived at the gate.
-    pub(super) fn is_left_with(&self, at_gate: impl Fn(&Open) -> bool) -> bool {
-        self.guests.get(&Branch::root()).is_none_or(|root| root.open.iter().all(at_gate))
+    pub(super) fn is_left_with(&self) -> bool {
+        self.guests.get(&Branch::root()).is_none_or(|root| root.open.iter().all(|open| open.arrived))
     }
 }

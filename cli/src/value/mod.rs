@@ -23,13 +23,7 @@ pub(crate) fn compact(value: &Value) -> String {
 /// What `--arg` says: JSON, `@FILE`, or `-` for standard input.
 pub(crate) fn argument(given: &str) -> Result<Value, Failure> {
     let (named, bytes) = input::argument(given, JSON_BYTES_MAX)?;
-    match std::str::from_utf8(&bytes) {
-        Ok(text) => parse(named, text),
-        Err(why) => {
-            let spot = Spot::at_byte(named, &String::from_utf8_lossy(&bytes), why.valid_up_to());
-            Err(Failure::input("BadJson", "this byte is not UTF-8 text", "save it as UTF-8").at(spot))
-        }
-    }
+    parse(named, &input::text(named, bytes, |message, help| Failure::input("BadJson", message, help))?)
 }
 
 /// JSON from the command line itself.

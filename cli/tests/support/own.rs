@@ -48,6 +48,11 @@ fn service(effects: &Arc<AtomicU32>) -> Service {
             Ok(who.map_err(ServiceError::from)?.unwrap_or(Json::Null))
         })
         .function_raw("echo", async |_, value: Value| Ok(value))
+        // What a command is about to write there cannot be written.
+        .function("block", async |path: String| {
+            std::fs::remove_file(&path)?;
+            Ok(std::fs::create_dir(&path)?)
+        })
         .function("stay", async |(): ()| std::future::pending::<Result<(), ServiceError>>().await)
         .function("fail", async |message: String| Err::<(), _>(ServiceError::named("Refused", message)))
         .replies("count", async |context: Context, count: u32| {
@@ -55,6 +60,11 @@ fn service(effects: &Arc<AtomicU32>) -> Service {
                 context.preturn(&number).await?;
             }
             Ok(())
+        })
+        // As deep as a value may be.
+        .replies("deep", async |context: Context, (): ()| {
+            let nested = [vec![0x81; 64], vec![0]].concat();
+            Ok(context.preturn_value(Value::from_cbor(nested.into()).unwrap()).await?)
         })
         .function("add", move |count: u32| {
             let effects = Arc::clone(&effects);
