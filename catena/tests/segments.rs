@@ -31,6 +31,10 @@ async fn pair(way: Way) -> Pair {
 }
 
 async fn pair_within(way: Way, policy: SegmentPolicy) -> Pair {
+    pair_over(way, policy, fabric).await
+}
+
+async fn pair_over(way: Way, policy: SegmentPolicy, fabric: fn() -> Arc<dyn RemoteMemory>) -> Pair {
     let builder = Node::builder("owner").listen("127.0.0.1:0").segment_policy(policy.clone());
     let owner = match way {
         Way::SharedMemory => builder,
@@ -40,25 +44,37 @@ async fn pair_within(way: Way, policy: SegmentPolicy) -> Pair {
     let owner = owner.start().await.unwrap();
     let importer = match way {
         // All of it, to see that it is the same.
-        Way::Rdma => rdma_client_of(&owner, SegmentPolicy { remote_bytes_min: 1, ..policy }).await,
+        Way::Rdma => rdma_client_over(fabric(), &owner, SegmentPolicy { remote_bytes_min: 1, ..policy }).await,
         _ => client_of(&owner, policy).await,
     };
     Pair { owner, importer }
 }
 
-/// One for all the nodes of this process.
+/// One for all the nodes of this process. An access that takes longer goes by the link, as all do after it.
 fn fabric() -> Arc<dyn RemoteMemory> {
     static FABRIC: OnceLock<Arc<Fabric>> = OnceLock::new();
-    // An access that takes longer goes by the link, as all do after it.
-    let terms = Terms { access_timeout_ms: PATIENCE.as_millis() as u64, ..Terms::default() };
+    opened(&FABRIC, Terms { access_timeout_ms: PATIENCE.as_millis() as u64, ..Terms::default() })
+}
+
+/// Another, for what a revocation leaves without an answer.
+fn hasty_fabric() -> Arc<dyn RemoteMemory> {
+    static FABRIC: OnceLock<Arc<Fabric>> = OnceLock::new();
+    opened(&FABRIC, Terms::default())
+}
+
+fn opened(fabric: &OnceLock<Arc<Fabric>>, terms: Terms) -> Arc<dyn RemoteMemory> {
     let open = || Fabric::open("tcp;ofi_rxm", Some("127.0.0.1"), terms).map(Arc::new);
-    let fabric = FABRIC.get_or_init(|| open().expect("libfabric 1.17: tools/bootstrap.sh tests installs it"));
+    let fabric = fabric.get_or_init(|| open().expect("libfabric 1.17: tools/bootstrap.sh tests installs it"));
     Arc::<Fabric>::clone(fabric)
 }
 
 async fn rdma_client_of(owner: &Node, policy: SegmentPolicy) -> Client {
+    rdma_client_over(fabric(), owner, policy).await
+}
+
+async fn rdma_client_over(fabric: Arc<dyn RemoteMemory>, owner: &Node, policy: SegmentPolicy) -> Client {
     let place = Place::new(owner.address().unwrap());
-    let builder = Client::builder("importer").segment_policy(policy).remote_memory(fabric());
+    let builder = Client::builder("importer").segment_policy(policy).remote_memory(fabric);
     builder.join(place).connect().await.unwrap()
 }
 
@@ -272,7 +288,7 @@ fn over(way: Way, failed: &str) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_revoke_no_byte_changes_any_more() {
     for way in WAYS {
-        let Pair { owner, importer } = pair(way).await;
+        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), hasty_fabric).await;
         let segment = owner.export("doomed", 4_096, open(Rights::ALL)).unwrap();
         let near = importer.import("owner/doomed").await.unwrap();
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
