@@ -44,22 +44,23 @@ async fn pair_over(way: Way, policy: SegmentPolicy, fabric: fn() -> Arc<dyn Remo
     let owner = owner.start().await.unwrap();
     let importer = match way {
         // All of it, to see that it is the same.
-        Way::Rdma => rdma_client_over(fabric(), &owner, SegmentPolicy { remote_bytes_min: 1, ..policy }).await,
+        Way::Rdma => rdma_client_of(fabric(), &owner, SegmentPolicy { remote_bytes_min: 1, ..policy }).await,
         _ => client_of(&owner, policy).await,
     };
     Pair { owner, importer }
 }
 
-/// One for all the nodes of this process. An access that takes longer goes by the link, as all do after it.
+/// One for all the nodes of this process.
 fn fabric() -> Arc<dyn RemoteMemory> {
     static FABRIC: OnceLock<Arc<Fabric>> = OnceLock::new();
-    opened(&FABRIC, Terms { access_timeout_ms: PATIENCE.as_millis() as u64, ..Terms::default() })
+    opened(&FABRIC, Terms::default())
 }
 
-/// Another, for what a revocation leaves without an answer.
-fn hasty_fabric() -> Arc<dyn RemoteMemory> {
+/// Another, for who tells by which way bytes went: an access that takes longer goes by the link, as all do after it. What a revocation leaves without an answer
+/// takes as long.
+fn patient_fabric() -> Arc<dyn RemoteMemory> {
     static FABRIC: OnceLock<Arc<Fabric>> = OnceLock::new();
-    opened(&FABRIC, Terms::default())
+    opened(&FABRIC, Terms { access_timeout_ms: PATIENCE.as_millis() as u64 / 2, ..Terms::default() })
 }
 
 fn opened(fabric: &OnceLock<Arc<Fabric>>, terms: Terms) -> Arc<dyn RemoteMemory> {
@@ -68,11 +69,7 @@ fn opened(fabric: &OnceLock<Arc<Fabric>>, terms: Terms) -> Arc<dyn RemoteMemory>
     Arc::<Fabric>::clone(fabric)
 }
 
-async fn rdma_client_of(owner: &Node, policy: SegmentPolicy) -> Client {
-    rdma_client_over(fabric(), owner, policy).await
-}
-
-async fn rdma_client_over(fabric: Arc<dyn RemoteMemory>, owner: &Node, policy: SegmentPolicy) -> Client {
+async fn rdma_client_of(fabric: Arc<dyn RemoteMemory>, owner: &Node, policy: SegmentPolicy) -> Client {
     let place = Place::new(owner.address().unwrap());
     let builder = Client::builder("importer").segment_policy(policy).remote_memory(fabric);
     builder.join(place).connect().await.unwrap()
@@ -100,7 +97,7 @@ fn name_of<T: std::fmt::Debug>(result: Result<T, Exception>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_writes_the_other_reads() {
     for way in WAYS {
-        let Pair { owner, importer } = pair(way).await;
+        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), patient_fabric).await;
         let segment = owner.export("numbers", 1_000_003, open(Rights::ALL)).unwrap();
         let near = importer.import("owner/numbers").await.unwrap();
         assert_eq!(near.bytes(), 1_000_003);
@@ -288,7 +285,7 @@ fn over(way: Way, failed: &str) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_revoke_no_byte_changes_any_more() {
     for way in WAYS {
-        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), hasty_fabric).await;
+        let Pair { owner, importer } = pair(way).await;
         let segment = owner.export("doomed", 4_096, open(Rights::ALL)).unwrap();
         let near = importer.import("owner/doomed").await.unwrap();
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -554,7 +551,7 @@ async fn the_owner_is_notified_when_it_wants_to_be() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rdma_carries_what_it_may_and_says_why_not() {
-    let Pair { owner, importer } = pair(Way::Rdma).await;
+    let Pair { owner, importer } = pair_over(Way::Rdma, SegmentPolicy::default(), patient_fabric).await;
     let import = async |importer: &Client, name: &str| importer.import(name).await.unwrap();
     let _open = owner.export("open", 100_000, open(Rights::ALL)).unwrap();
     let _told = owner.export("told", 100_000, Export { on_read: Notify::Always, ..open(Rights::ALL) }).unwrap();
@@ -565,7 +562,7 @@ async fn rdma_carries_what_it_may_and_says_why_not() {
     let (way, why) = told.explain().await;
     assert!(way == Way::Link && why.contains("is told of each access"), "{way} {why}");
     // Short accesses are for the link, which is as quick and costs less, unless somebody says otherwise.
-    let patient = rdma_client_of(&owner, SegmentPolicy::default()).await;
+    let patient = rdma_client_of(patient_fabric(), &owner, SegmentPolicy::default()).await;
     let far = import(&patient, "owner/open").await;
     far.write(0, &[1; 100][..]).await.unwrap();
     assert_eq!(far.way(), Way::Link);
