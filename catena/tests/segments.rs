@@ -31,6 +31,10 @@ async fn pair(way: Way) -> Pair {
 }
 
 async fn pair_within(way: Way, policy: SegmentPolicy) -> Pair {
+    pair_over(way, policy, fabric).await
+}
+
+async fn pair_over(way: Way, policy: SegmentPolicy, fabric: fn() -> Arc<dyn RemoteMemory>) -> Pair {
     let builder = Node::builder("owner").listen("127.0.0.1:0").segment_policy(policy.clone());
     let owner = match way {
         Way::SharedMemory => builder,
@@ -40,7 +44,7 @@ async fn pair_within(way: Way, policy: SegmentPolicy) -> Pair {
     let owner = owner.start().await.unwrap();
     let importer = match way {
         // All of it, to see that it is the same.
-        Way::Rdma => rdma_client_of(&owner, SegmentPolicy { remote_bytes_min: 1, ..policy }).await,
+        Way::Rdma => rdma_client_of(fabric(), &owner, SegmentPolicy { remote_bytes_min: 1, ..policy }).await,
         _ => client_of(&owner, policy).await,
     };
     Pair { owner, importer }
@@ -49,16 +53,25 @@ async fn pair_within(way: Way, policy: SegmentPolicy) -> Pair {
 /// One for all the nodes of this process.
 fn fabric() -> Arc<dyn RemoteMemory> {
     static FABRIC: OnceLock<Arc<Fabric>> = OnceLock::new();
-    // An access that takes longer goes by the link, as all do after it.
-    let terms = Terms { access_timeout_ms: PATIENCE.as_millis() as u64, ..Terms::default() };
+    opened(&FABRIC, Terms::default())
+}
+
+/// Another, for who tells by which way bytes went: an access that takes longer goes by the link, as all do after it. What a revocation leaves without an answer
+/// takes as long.
+fn patient_fabric() -> Arc<dyn RemoteMemory> {
+    static FABRIC: OnceLock<Arc<Fabric>> = OnceLock::new();
+    opened(&FABRIC, Terms { access_timeout_ms: PATIENCE.as_millis() as u64 / 2, ..Terms::default() })
+}
+
+fn opened(fabric: &OnceLock<Arc<Fabric>>, terms: Terms) -> Arc<dyn RemoteMemory> {
     let open = || Fabric::open("tcp;ofi_rxm", Some("127.0.0.1"), terms).map(Arc::new);
-    let fabric = FABRIC.get_or_init(|| open().expect("libfabric 1.17: tools/bootstrap.sh tests installs it"));
+    let fabric = fabric.get_or_init(|| open().expect("libfabric 1.17: tools/bootstrap.sh tests installs it"));
     Arc::<Fabric>::clone(fabric)
 }
 
-async fn rdma_client_of(owner: &Node, policy: SegmentPolicy) -> Client {
+async fn rdma_client_of(fabric: Arc<dyn RemoteMemory>, owner: &Node, policy: SegmentPolicy) -> Client {
     let place = Place::new(owner.address().unwrap());
-    let builder = Client::builder("importer").segment_policy(policy).remote_memory(fabric());
+    let builder = Client::builder("importer").segment_policy(policy).remote_memory(fabric);
     builder.join(place).connect().await.unwrap()
 }
 
@@ -84,7 +97,7 @@ fn name_of<T: std::fmt::Debug>(result: Result<T, Exception>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_writes_the_other_reads() {
     for way in WAYS {
-        let Pair { owner, importer } = pair(way).await;
+        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), patient_fabric).await;
         let segment = owner.export("numbers", 1_000_003, open(Rights::ALL)).unwrap();
         let near = importer.import("owner/numbers").await.unwrap();
         assert_eq!(near.bytes(), 1_000_003);
@@ -538,7 +551,7 @@ async fn the_owner_is_notified_when_it_wants_to_be() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rdma_carries_what_it_may_and_says_why_not() {
-    let Pair { owner, importer } = pair(Way::Rdma).await;
+    let Pair { owner, importer } = pair_over(Way::Rdma, SegmentPolicy::default(), patient_fabric).await;
     let import = async |importer: &Client, name: &str| importer.import(name).await.unwrap();
     let _open = owner.export("open", 100_000, open(Rights::ALL)).unwrap();
     let _told = owner.export("told", 100_000, Export { on_read: Notify::Always, ..open(Rights::ALL) }).unwrap();
@@ -549,7 +562,7 @@ async fn rdma_carries_what_it_may_and_says_why_not() {
     let (way, why) = told.explain().await;
     assert!(way == Way::Link && why.contains("is told of each access"), "{way} {why}");
     // Short accesses are for the link, which is as quick and costs less, unless somebody says otherwise.
-    let patient = rdma_client_of(&owner, SegmentPolicy::default()).await;
+    let patient = rdma_client_of(patient_fabric(), &owner, SegmentPolicy::default()).await;
     let far = import(&patient, "owner/open").await;
     far.write(0, &[1; 100][..]).await.unwrap();
     assert_eq!(far.way(), Way::Link);

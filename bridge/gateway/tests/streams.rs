@@ -223,7 +223,7 @@ async fn a_reply_beyond_the_bound_ends_the_stream_by_name() {
     assert_eq!((fits.status, fits.body.len()), (200, 1 << 20));
     let why = stage.post("/call/large/of", &[], &(inside + 1).to_string()).await.is_problem(502, "LimitExceeded");
     assert!(why["detail"].as_str().unwrap().contains("reply_bytes_max"));
-    for (bytes, bound) in [(8 << 20, "reply_bytes_max"), (MEMORY_BYTES / 8 + 1, "where a message may have")] {
+    for (bytes, bound) in [(8 << 20, "reply_bytes_max"), (MEMORY_BYTES / 8 + 1, "reply in parts")] {
         let mut browser = stage.browser().await;
         browser.ask("/call/large/of", &bytes.to_string()).await;
         assert_eq!(browser.head().await.0, 200);
