@@ -1,6 +1,9 @@
 //! Segments between real nodes: by a link over TCP, in shared memory, and by libfabric's `tcp;ofi_rxm`. What holds by one way holds by the others.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/held.rs"]
+mod held;
+
 use std::{
     sync::{
         Arc, OnceLock,
@@ -15,11 +18,15 @@ use catena::{
 };
 use catena_fabric::{Fabric, Terms};
 use catena_wire::At;
+use held::HeldPort;
 
 /// Far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const WAYS: [Way; 3] = [Way::Link, Way::SharedMemory, Way::Rdma];
+
+/// Any port.
+const ANY: &str = "127.0.0.1:0";
 
 struct Pair {
     owner: Node,
@@ -31,11 +38,11 @@ async fn pair(way: Way) -> Pair {
 }
 
 async fn pair_within(way: Way, policy: SegmentPolicy) -> Pair {
-    pair_over(way, policy, fabric).await
+    pair_over(way, policy, fabric, ANY).await
 }
 
-async fn pair_over(way: Way, policy: SegmentPolicy, fabric: fn() -> Arc<dyn RemoteMemory>) -> Pair {
-    let builder = Node::builder("owner").listen("127.0.0.1:0").segment_policy(policy.clone());
+async fn pair_over(way: Way, policy: SegmentPolicy, fabric: fn() -> Arc<dyn RemoteMemory>, listen: &str) -> Pair {
+    let builder = Node::builder("owner").listen(listen).segment_policy(policy.clone());
     let owner = match way {
         Way::SharedMemory => builder,
         Way::Link => builder.without_shared_memory(),
@@ -97,7 +104,7 @@ fn name_of<T: std::fmt::Debug>(result: Result<T, Exception>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_writes_the_other_reads() {
     for way in WAYS {
-        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), patient_fabric).await;
+        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), patient_fabric, ANY).await;
         let segment = owner.export("numbers", 1_000_003, open(Rights::ALL)).unwrap();
         let near = importer.import("owner/numbers").await.unwrap();
         assert_eq!(near.bytes(), 1_000_003);
@@ -551,7 +558,7 @@ async fn the_owner_is_notified_when_it_wants_to_be() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rdma_carries_what_it_may_and_says_why_not() {
-    let Pair { owner, importer } = pair_over(Way::Rdma, SegmentPolicy::default(), patient_fabric).await;
+    let Pair { owner, importer } = pair_over(Way::Rdma, SegmentPolicy::default(), patient_fabric, ANY).await;
     let import = async |importer: &Client, name: &str| importer.import(name).await.unwrap();
     let _open = owner.export("open", 100_000, open(Rights::ALL)).unwrap();
     let _told = owner.export("told", 100_000, Export { on_read: Notify::Always, ..open(Rights::ALL) }).unwrap();
@@ -625,8 +632,10 @@ async fn what_became_of_an_owner_is_told_apart() {
     let pulse = async |client: &Client| client.import("owner/pulse").await.unwrap();
     // A word goes by the link where blocks go by RDMA.
     for way in [Way::Link, Way::SharedMemory] {
-        let Pair { owner, importer } = pair(way).await;
-        let address = owner.address().unwrap().to_owned();
+        // A port that is still there when the owner begins anew.
+        let held = HeldPort::new();
+        let address = held.address.to_string();
+        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), fabric, &address).await;
         let segment = owner.export("pulse", 8, open(Rights::READ)).unwrap();
         let revoked = tokio::spawn(watch(pulse(&importer).await, PATIENCE));
         segment.write(0, &1_u64.to_ne_bytes()).unwrap();
@@ -654,8 +663,10 @@ async fn what_became_of_an_owner_is_told_apart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generations_rise_across_restarts_and_what_was_imported_before_stays_out() {
     for way in [Way::Link, Way::SharedMemory] {
-        let Pair { owner, importer } = pair(way).await;
-        let address = owner.address().unwrap().to_owned();
+        // A port that is still there when the owner begins anew.
+        let held = HeldPort::new();
+        let address = held.address.to_string();
+        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), fabric, &address).await;
         let segment = owner.export("kept", 8, open(Rights::ALL)).unwrap();
         let before = importer.import("owner/kept").await.unwrap();
         assert_eq!(before.read(0, 8).await.unwrap().as_ref(), [0; 8]);
