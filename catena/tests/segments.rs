@@ -3,6 +3,10 @@
 
 #[path = "common/held.rs"]
 mod held;
+#[path = "segments/rdma.rs"]
+mod rdma;
+#[path = "segments/restarts.rs"]
+mod restarts;
 
 use std::{
     sync::{
@@ -17,8 +21,6 @@ use catena::{
     Segment, SegmentPolicy, Service, Way, Wish, exceptions as names,
 };
 use catena_fabric::{Fabric, Terms};
-use catena_wire::At;
-use held::HeldPort;
 
 /// Far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -557,46 +559,6 @@ async fn the_owner_is_notified_when_it_wants_to_be() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rdma_carries_what_it_may_and_says_why_not() {
-    let Pair { owner, importer } = pair_over(Way::Rdma, SegmentPolicy::default(), patient_fabric, ANY).await;
-    let import = async |importer: &Client, name: &str| importer.import(name).await.unwrap();
-    let _open = owner.export("open", 100_000, open(Rights::ALL)).unwrap();
-    let _told = owner.export("told", 100_000, Export { on_read: Notify::Always, ..open(Rights::ALL) }).unwrap();
-    let (way, why) = import(&importer, "owner/open").await.explain().await;
-    assert!(way == Way::Rdma && why.contains("tcp;ofi_rxm"), "{way} {why}");
-    let told = import(&importer, "owner/told").await;
-    told.read(0, 100_000).await.unwrap();
-    let (way, why) = told.explain().await;
-    assert!(way == Way::Link && why.contains("is told of each access"), "{way} {why}");
-    // Short accesses are for the link, which is as quick and costs less, unless somebody says otherwise.
-    let patient = rdma_client_of(patient_fabric(), &owner, SegmentPolicy::default()).await;
-    let far = import(&patient, "owner/open").await;
-    far.write(0, &[1; 100][..]).await.unwrap();
-    assert_eq!(far.way(), Way::Link);
-    far.write(100, vec![2; 50_000]).await.unwrap();
-    assert_eq!(far.way(), Way::Link, "a write by the link is before it");
-    far.flush().await.unwrap();
-    far.write(100, vec![3; 50_000]).await.unwrap();
-    assert_eq!(far.way(), Way::Rdma);
-    assert_eq!(far.read(99, 3).await.unwrap().as_ref(), [1, 3, 3], "what went by RDMA is there for the link");
-    let without = client_of(&owner, SegmentPolicy::default()).await;
-    let (way, why) = import(&without, "owner/open").await.explain().await;
-    assert!(way == Way::Link && why.contains("no RDMA here"), "{way} {why}");
-    owner.close(Duration::ZERO).await;
-    // Its adapter reads without it until the registration is gone, too.
-    let lost = async {
-        loop {
-            match far.read(0, 50_000).await {
-                Ok(_) => tokio::task::yield_now().await,
-                Err(why) => break why,
-            }
-        }
-    };
-    let why = tokio::time::timeout(PATIENCE, lost).await.expect("the registration goes with the owner");
-    assert_eq!(why.name, names::OWNER_LOST, "{why:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_are_found_by_reading_and_a_refresh_purges_what_is_gone() {
     let Pair { owner, importer } = pair(Way::Link).await;
     let mut all: Vec<_> =
@@ -622,72 +584,6 @@ async fn names_are_found_by_reading_and_a_refresh_purges_what_is_gone() {
     assert!(importer.import("owner/segment 9").await.unwrap().read(0, 1).await.is_ok());
     let listed = importer.segments("owner").await.unwrap();
     assert_eq!(listed.len(), 499);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_became_of_an_owner_is_told_apart() {
-    /// Between a word that stands still and a READ that a busy machine answers late.
-    const STILL: Duration = Duration::from_secs(5);
-    let watch = async |far: catena::Imported, within| far.watch(0, Duration::from_millis(5), within).await;
-    let pulse = async |client: &Client| client.import("owner/pulse").await.unwrap();
-    // A word goes by the link where blocks go by RDMA.
-    for way in [Way::Link, Way::SharedMemory] {
-        // A port that is still there when the owner begins anew.
-        let held = HeldPort::new();
-        let address = held.address.to_string();
-        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), fabric, &address).await;
-        let segment = owner.export("pulse", 8, open(Rights::READ)).unwrap();
-        let revoked = tokio::spawn(watch(pulse(&importer).await, PATIENCE));
-        segment.write(0, &1_u64.to_ne_bytes()).unwrap();
-        segment.revoke().await.unwrap();
-        assert_eq!(revoked.await.unwrap().name, names::SEGMENT_REVOKED);
-        let segment = owner.export("pulse", 8, open(Rights::READ)).unwrap();
-        let stalled = watch(pulse(&importer).await, STILL).await.name;
-        assert_eq!(stalled, names::OWNER_STALLED, "{way:?}");
-        let left = pulse(&importer).await;
-        assert_eq!(left.read(0, 8).await.unwrap().as_ref(), [0; 8]);
-        owner.close(Duration::ZERO).await;
-        drop((segment, owner));
-        assert_eq!(watch(left, STILL).await.name, names::OWNER_DEAD, "{way:?}");
-        let first = Node::builder("owner").listen(&address).start().await.unwrap();
-        let _pulse = first.export("pulse", 8, open(Rights::READ)).unwrap();
-        let late = client_of(&first, SegmentPolicy::default()).await;
-        let restarted = late.import("owner/pulse").await.unwrap();
-        first.close(Duration::ZERO).await;
-        drop((_pulse, first));
-        let _second = Node::builder("owner").listen(&address).start().await.unwrap();
-        assert_eq!(watch(restarted, STILL).await.name, names::OWNER_RESTARTED, "{way:?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn generations_rise_across_restarts_and_what_was_imported_before_stays_out() {
-    for way in [Way::Link, Way::SharedMemory] {
-        // A port that is still there when the owner begins anew.
-        let held = HeldPort::new();
-        let address = held.address.to_string();
-        let Pair { owner, importer } = pair_over(way, SegmentPolicy::default(), fabric, &address).await;
-        let segment = owner.export("kept", 8, open(Rights::ALL)).unwrap();
-        let before = importer.import("owner/kept").await.unwrap();
-        assert_eq!(before.read(0, 8).await.unwrap().as_ref(), [0; 8]);
-        let first = segment.id();
-        owner.close(Duration::ZERO).await;
-        drop((segment, owner));
-
-        let owner = Node::builder("owner").listen(&address).start().await.unwrap();
-        let segment = owner.export("kept", 8, open(Rights::ALL)).unwrap();
-        let second = segment.id();
-        assert!(second.number == first.number && second.generation > first.generation, "{first:?} {second:?}");
-        assert_eq!(name_of(before.read(0, 8).await), names::OWNER_LOST, "{way:?}: it is of a run that is gone");
-        let again = client_of(&owner, SegmentPolicy::default()).await;
-        // Who asks the new run by what he knows of the old one, ...
-        let at = At { number: first.number, generation: first.generation, offset: 0, grant: None };
-        let stale = again.import_granted(owner.me(), &Granted { owner: owner.id(), at, bytes: 8 }).await.unwrap();
-        assert_eq!(name_of(stale.read(0, 8).await), names::SEGMENT_STALE, "{way:?}");
-        assert_eq!(name_of(stale.cas(0, 0, 1).await), names::SEGMENT_STALE, "{way:?}");
-        // ... and by its name.
-        assert_eq!(again.import("owner/kept").await.unwrap().read(0, 8).await.unwrap().as_ref(), [0; 8], "{way:?}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -104,6 +104,8 @@ bugs! {
     StraysGoOn,
     /// A cancellation ends what is here, and is not passed on.
     CancelNotPassedOn,
+    /// A cancellation is sent once, whether or not it arrives.
+    CancelSentOnce,
     /// The entry node of a chain does not remember where it was heard of.
     EntryForgetsHosts,
     /// A call without an answer in time is said not to have been made.

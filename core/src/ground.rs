@@ -210,10 +210,29 @@ impl Ground {
         self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
     }
 
-    /// Tells each of these nodes that nobody waits for this chain or call any more.
+    /// A call of a chain at this node was withdrawn, which the node may not hear: it is stopped there together with the chain.
+    pub(crate) fn leave(&mut self, by: Party, chain: ChainId, node: &Arc<NodeRef>) {
+        let nodes = alloc::vec![node.clone()];
+        match self.fences.is_stopped(chain, self.me.id) {
+            true => self.tell_cancelled(chain, nodes),
+            false => self.give_up(by, chain, nodes),
+        }
+    }
+
+    /// Tells each of these nodes that nobody waits for this chain or call any more, until it has heard it.
     pub(crate) fn tell_cancelled(&mut self, chain: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
+        let until = self.now.after(self.policy.step_record_ttl_us);
+        for node in nodes {
+            let part = Part::Cancel(node.id);
+            let parcel = Parcel::new(node, None, Message::Cancel(chain).encode(), until);
+            self.send_kept(StepKey::first(chain), part, parcel);
+        }
+    }
+
+    /// The same, as an answer to something of the chain that this node sent: it is kept nowhere, since whoever is not reached sends more.
+    pub(crate) fn answer_cancelled(&mut self, chain: ChainId, nodes: impl IntoIterator<Item = Arc<NodeRef>>) {
         for node in nodes {
             self.out.send(&node, Message::Cancel(chain), Receipt::None, Urgency::Now);
         }
@@ -289,14 +308,15 @@ impl Ground {
         entry.filter(|entry| node.address.is_none() && entry.id != self.me.id).cloned().map(Arc::new)
     }
 
-    /// Sends a part of a chain's outcome, and keeps it until it has arrived.
+    /// Sends this to another node, and keeps it until it has arrived.
     pub(crate) fn send_kept(&mut self, key: StepKey, part: Part, parcel: Parcel) {
         let (to, message, via) = (parcel.to.clone(), parcel.message.clone(), parcel.via.clone());
         let once = match part {
             Part::End => bug!(self.policy, EndSentOnce),
             Part::Partial(_) => bug!(self.policy, AnswerSentOnce),
+            Part::Cancel(_) => bug!(self.policy, CancelSentOnce),
         };
-        if !once {
+        if !once && to.id != self.me.id {
             self.outgoing.keep(self.now, (key.clone(), part), parcel, &self.policy);
         }
         self.out.send_encoded(to, message, Receipt::Part(key, part), via);

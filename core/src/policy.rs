@@ -51,7 +51,7 @@ pub struct Policy {
     pub partials_held_max: usize,
     /// Bytes of such answers of one chain.
     pub partials_held_bytes_max: usize,
-    /// Ends and answers kept until their receivers have them.
+    /// Ends, answers and cancellations kept until their receivers have them.
     pub outgoing_max: usize,
     /// Their bytes.
     pub outgoing_bytes_max: usize,

@@ -148,6 +148,14 @@ pub struct StepKey {
     pub step: u32,
 }
 
+impl StepKey {
+    /// The first step of this chain: its origin's own turn.
+    #[must_use]
+    pub const fn first(chain: ChainId) -> Self {
+        Self { chain, branch: Branch::root(), step: 0 }
+    }
+}
+
 /// A BLAKE3 hash, by which something is requested and checked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash(pub [u8; 32]);

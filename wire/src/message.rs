@@ -207,7 +207,7 @@ pub enum Message {
     Resolved(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::answers")] Vec<ResolverAnswer>),
 }
 
-/// A part of a chain's outcome that a node has sent, and keeps until it has arrived.
+/// What a node keeps, and sends again, until it has arrived: a part of a chain's outcome, or its cancellation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Encode, Decode)]
 pub enum Part {
     /// The end of the chain or of a branch, sent at this step.
@@ -216,6 +216,9 @@ pub enum Part {
     /// The intermediate answer of this number, sent at this step.
     #[n(1)]
     Partial(#[n(0)] u32),
+    /// The cancellation of the chain at this node; the step is the chain's first.
+    #[n(2)]
+    Cancel(#[n(0)] NodeId),
 }
 
 /// What a call brings back with its result.

@@ -5,7 +5,7 @@
 use alloc::{string::String, vec::Vec};
 use minicbor::{Decode, Encode};
 
-use crate::{Branch, ChainId, Exception, NodeRef, StepKey, Value};
+use crate::{ChainId, Exception, NodeRef, StepKey, Value};
 
 /// The right to reply to a call: whoever serves the call has it, and may delegate parts of it (Quatrain, section 3.2, across servers).
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
@@ -107,7 +107,7 @@ impl Right {
     /// The right of the call itself.
     #[must_use]
     pub const fn root(call: ChainId, caller: NodeRef, window: Window) -> Self {
-        Self { key: StepKey { chain: call, branch: Branch::root(), step: 0 }, caller, entry: None, window }
+        Self { key: StepKey::first(call), caller, entry: None, window }
     }
 
     /// The right that is delegated as child `number`, from 1; `None` if that is too deep.

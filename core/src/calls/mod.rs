@@ -182,12 +182,14 @@ impl Calls {
                 Stage::Running => ground.out.ask(Action::CancelService(Ticket(id))),
                 Stage::Asked(delivery) => {
                     ground.out.send(delivery.to(), Message::Withdraw(id), Receipt::None, Urgency::Now);
+                    if let Some(key) = &request.key {
+                        ground.leave(request.by, key.chain, delivery.to());
+                    }
                     // The node may have taken over the call with its right to reply, without having said so yet.
                     if let Some(right) = &request.right
                         && !bug!(ground.policy, CancelMissesDelegate)
                     {
-                        let cancel = Message::Cancel(right.key.chain);
-                        ground.out.send(delivery.to(), cancel, Receipt::None, Urgency::Now);
+                        ground.tell_cancelled(right.key.chain, alloc::vec![delivery.to().clone()]);
                     }
                 }
                 Stage::Detached(chain, _) => ground.out.tell(Event::Unwanted(chain)),

@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    Branch, ChainHeader, ChainId, Encoded, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX,
-    StepKey, TRACE_STEPS_MAX, Tail, Value, names,
+    ChainHeader, ChainId, Encoded, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
+    TRACE_STEPS_MAX, Tail, Value, names,
 };
 
 use super::{
@@ -258,7 +258,7 @@ impl Chains {
     ) -> Result<(), Exception> {
         self.check_room(ground, by)?;
         let Start { started_at_ms, seed } = plan.start.unwrap_or_else(|| Start::of(chain, ground.unix_us()));
-        let arrived = StepKey { chain, branch: Branch::root(), step: 0 };
+        let arrived = StepKey::first(chain);
         let header = ChainHeader {
             origin: ground.me.clone(),
             started_at_ms,

@@ -139,7 +139,7 @@ impl Chains {
             Some(session) => self.hand_over(ground, session),
             // The acceptance comes too late: the chain was stopped, and that node does not know it.
             None if ground.fences.is_stopped(key.chain, ground.me.id) => {
-                self.tell_stopped(ground, key.chain, alloc::vec![from.clone()]);
+                ground.answer_cancelled(key.chain, [from.clone()]);
             }
             None => {}
         }

@@ -20,7 +20,7 @@ use crate::{
 impl Chains {
     /// A chain of this node has been silent for too long, twice.
     pub(crate) fn seek(&mut self, ground: &mut Ground, chain: ChainId) {
-        let key = StepKey { chain, branch: Branch::root(), step: 0 };
+        let key = StepKey::first(chain);
         let home = home(ground.me.clone(), None);
         self.follow(ground, &key, &home);
     }

@@ -113,7 +113,7 @@ impl Chains {
     pub(crate) fn retransmit(&mut self, ground: &mut Ground, chain: ChainId) {
         // A stopped chain is not sent again: only answers that were sent before are awaited.
         if !ground.fences.is_stopped(chain, ground.me.id) {
-            self.repeat_step(ground, &StepKey { chain, branch: Branch::root(), step: 0 });
+            self.repeat_step(ground, &StepKey::first(chain));
         }
     }
 

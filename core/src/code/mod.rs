@@ -169,8 +169,9 @@ impl Codes {
         false
     }
 
-    /// What was awaited has come: whoever needs it meanwhile asks nobody, and a link that breaks loses nothing.
+    /// What was awaited has come: whoever needs it meanwhile asks nobody, a link that breaks loses nothing, and nobody is late.
     fn store(&mut self, code: Hash) {
+        self.timers.clear(&code);
         if let Some(Asked::Node(node)) = self.fetches.get_mut(&code).and_then(|fetch| fetch.asked.replace(Asked::Store))
         {
             self.asked.remove(&(node, code));
@@ -229,7 +230,7 @@ impl Codes {
 mod tests {
     use super::*;
 
-    /// However many need it meanwhile, and although the link breaks over which it came.
+    /// However many need it meanwhile, how long it takes, and although the link breaks over which it came.
     #[test]
     fn what_has_come_and_is_being_stored_is_asked_of_nobody_else() {
         let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });
@@ -245,7 +246,7 @@ mod tests {
                     assert!(!codes.fetched(&mut out, code, Some(Bytes::new())) && !codes.fetched(&mut out, code, None))
                 }
             }
-            assert!(codes.stores(code) && codes.link_lost(NodeId(9)).is_empty());
+            assert!(codes.stores(code) && codes.link_lost(NodeId(9)).is_empty() && codes.next_timeout().is_none());
             assert!(codes.want(now, &mut out, code, (SessionId(2), by), [], &policy).is_empty(), "it is on its way");
             assert_eq!(codes.finish(code), [SessionId(1), SessionId(2)]);
         }

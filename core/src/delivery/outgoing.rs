@@ -5,7 +5,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use catena_wire::{Branch, ChainId, Encoded, NodeId, NodeRef, Part, StepKey};
+use catena_wire::{ChainId, Encoded, NodeId, NodeRef, Part, StepKey};
 use core::ops::RangeBounds;
 
 use crate::{Policy, Time, collections::Timers};
@@ -103,7 +103,7 @@ impl Outgoing {
 
     /// Nobody waits for this chain any more.
     pub(crate) fn forget_chain(&mut self, chain: ChainId) {
-        let first = (StepKey { chain, branch: Branch::root(), step: 0 }, Part::End);
+        let first = (StepKey::first(chain), Part::End);
         let of_chain = |(key, _): &(&Key, &Parcel)| key.0.chain == chain;
         let keys: Vec<Key> = self.parcels.range(first..).take_while(of_chain).map(|(key, _)| key.clone()).collect();
         keys.iter().for_each(|key| drop(self.remove(key)));

@@ -86,6 +86,8 @@ impl Node {
             Message::Cancel(chain) => {
                 rights.stop(ground, from.id, chain);
                 chains.stopped_by(ground, from, chain);
+                let me = ground.me.id;
+                self.received(from, StepKey::first(chain), Part::Cancel(me));
             }
             Message::Ask { id, service, function, params, budget, credentials, right } => {
                 let reply_to = ReplyTo::Peer { to: from.clone(), id };

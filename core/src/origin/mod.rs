@@ -8,10 +8,10 @@ mod liveness;
 mod trials;
 
 use alloc::{boxed::Box, collections::BTreeMap, string::ToString, sync::Arc, vec::Vec};
-use catena_wire::{Branch, ChainId, End, Exception, Fault, Hash, LogLine, Message, Mode, NodeRef, StepKey, names};
+use catena_wire::{Branch, ChainId, End, Exception, Fault, Hash, LogLine, Mode, NodeRef, StepKey, names};
 
 use crate::{
-    Plan, Receipt, Time, Urgency,
+    Plan, Time,
     collections::{Party, Tally, Timers},
     console::{extend, leave_out},
     ground::Ground,
@@ -181,7 +181,7 @@ impl Origin {
     ) {
         let (chain, me) = (key.chain, ground.me.id);
         if chain.origin == me && from.id != me && !self.awaits(chain) {
-            ground.out.send(from, Message::Cancel(chain), Receipt::None, Urgency::Now);
+            ground.answer_cancelled(chain, [from.clone()]);
         }
         self.seen(ground, key, Some(&Arc::new(host)), Some(open));
     }

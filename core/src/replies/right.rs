@@ -8,8 +8,7 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    Branch, ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, NodeId, NodeRef, Right, RightEnd, StepKey,
-    Value, names,
+    ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, NodeId, NodeRef, Right, RightEnd, StepKey, Value, names,
 };
 
 use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};
@@ -294,7 +293,7 @@ impl Rights {
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key));
         }
-        let gone = self.ended.from(first_of(call)).take_while(|(key, _)| key.chain == call);
+        let gone = self.ended.from(StepKey::first(call)).take_while(|(key, _)| key.chain == call);
         let gone = gone.filter(|(_, ended)| is_from_caller(&ended.right, from));
         next.extend(gone.flat_map(|(_, ended)| ended.delegated.iter().map(|delegated| delegated.fate.clone())));
         if bug!(ground.policy, CancelMissesDelegate) {
@@ -308,13 +307,13 @@ impl Rights {
     }
 
     fn of_call(&self, call: ChainId) -> impl Iterator<Item = (&StepKey, &Held)> {
-        self.held.range(first_of(call)..).take_while(move |(key, _)| key.chain == call)
+        self.held.range(StepKey::first(call)..).take_while(move |(key, _)| key.chain == call)
     }
 
     /// A link to a caller has broken: the caller must soon hear that this node is alive.
     pub(crate) fn link_lost(&mut self, ground: &Ground, node: NodeId) {
         let soon = ground.now.after((ground.policy.accept_timeout_us / 4).max(1));
-        let first = first_of(ChainId { origin: node, number: 0 });
+        let first = StepKey::first(ChainId { origin: node, number: 0 });
         let of_caller = self.held.range_mut(first..).take_while(|(key, _)| key.chain.origin == node);
         for (key, held) in of_caller {
             held.beat_at = held.beat_at.min(soon);
@@ -415,10 +414,6 @@ impl Rights {
 }
 
 /// The first key of a call's rights, for a range over them; the keys of later calls follow.
-const fn first_of(call: ChainId) -> StepKey {
-    StepKey { chain: call, branch: Branch::root(), step: 0 }
-}
-
 fn over() -> Exception {
     let why = "the right to reply is over: the caller has gone, cancelled or run out of time; stop here";
     Exception::new(names::CANCELLED, Fault::Caller, why)

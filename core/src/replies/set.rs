@@ -157,7 +157,7 @@ impl Sets {
                 Fate::Taken(node) => Some(Arc::new(node.clone())),
                 Fate::Failed(_) => None,
             });
-            return ground.tell_cancelled(call, taken.chain([from.clone()]).collect());
+            return ground.answer_cancelled(call, taken.chain([from.clone()]));
         }
         if !self.hear(ground, from, None, &end.key) {
             return;
@@ -276,7 +276,7 @@ impl Sets {
     fn hear(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, host: Option<NodeRef>, key: &StepKey) -> bool {
         if !self.awaits(key.chain) {
             if !bug!(ground.policy, CancelMissesDelegate) {
-                ground.tell_cancelled(key.chain, alloc::vec![from.clone()]);
+                ground.answer_cancelled(key.chain, [from.clone()]);
             }
             if bug!(ground.policy, ReplyAfterEnd) {
                 ground.out.ask(Action::Reply(key.chain, Replied::Replies(alloc::vec![Value::null()])));
@@ -358,8 +358,7 @@ impl Sets {
         let Some(set) = self.sets.get(&call) else { return };
         let open = set.rights.iter().filter(|(branch, _)| set.tally.is_open(branch));
         let nodes = open.flat_map(|(_, known)| known.way.iter().chain(&known.holder).cloned()).collect();
-        let root = StepKey { chain: call, branch: Branch::root(), step: 0 };
-        ground.out.tell(Event::Abandoned(Owner::Right(root)));
+        ground.out.tell(Event::Abandoned(Owner::Right(StepKey::first(call))));
         ground.tell_cancelled(call, nodes);
     }
 
@@ -403,7 +402,7 @@ mod tests {
     fn a_link_that_breaks_concerns_the_rights_only_whose_messages_come_by_it() {
         let mut ground = Ground::new(node(1), Policy::default(), 0);
         let mut sets = Sets::default();
-        let key = |number| StepKey { chain: ChainId { origin: NodeId(1), number }, branch: Branch::root(), step: 0 };
+        let key = |number| StepKey::first(ChainId { origin: NodeId(1), number });
         for number in 0..100 {
             let call = key(number).chain;
             sets.begin(&ground, call, Reader::User, request(&ground, ReplyTo::Nobody(call))).unwrap();

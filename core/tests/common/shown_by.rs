@@ -63,6 +63,7 @@ pub(crate) const fn shown_by(bug: Bug) -> (Suite, &'static str) {
         | Bug::StrangersCancel
         | Bug::StrangersReceive
         | Bug::CancelNotPassedOn
+        | Bug::CancelSentOnce
         | Bug::StraysGoOn
         | Bug::EntryForgetsHosts
         | Bug::LateCallDenied

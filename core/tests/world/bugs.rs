@@ -37,6 +37,7 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::HeadlessBeats, waits::a_hop_whose_state_never_comes_is_its_senders),
     (Bug::BranchesWithoutRoom, splits::branches_that_find_no_room_when_they_begin_end_as_overloaded),
     (Bug::StraysGoOn, strays::a_chain_that_is_over_is_stopped_where_it_was_given_up),
+    (Bug::CancelSentOnce, cancelling::a_cancellation_that_a_cut_link_loses_is_sent_again),
     (Bug::CancelNotPassedOn, cancelling::a_cancellation_reaches_every_branch),
     (Bug::EntryForgetsHosts, forged::the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_of),
     (Bug::LateCallDenied, waits::a_call_that_went_out_and_has_no_time_for_another_try_may_have_been_made),

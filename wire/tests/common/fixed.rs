@@ -212,6 +212,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("relay", relay),
         ("locate", Message::Locate { key: key_of(3), origin: node_of("bei"), entry: None }),
         ("received", Message::Received(key_of(3), Part::Partial(7))),
+        ("received cancel", Message::Received(key_of(0), Part::Cancel(NodeId(5)))),
         ("sub_chain_ended", Message::SubChainEnded(key_of(3))),
         ("located", Message::Located(key_of(3), "bei".into(), Whereabouts::Went("cam".into()))),
         ("ask", ask_of()),

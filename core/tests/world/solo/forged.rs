@@ -105,9 +105,13 @@ pub(crate) fn only_its_origin_and_whoever_brought_a_chain_may_stop_it() {
     arrived(&mut node, hop(1, 1));
     let chain = hop(1, 1).key.chain;
     node.on_message(NOW, &node_ref(3), Message::Cancel(chain));
-    assert!(actions(&mut node).is_empty() && node.load().0 == 1, "a stranger");
+    let heard = |action: &Action| matches!(action, Action::Send { to, .. } if to.id == NodeId(3));
+    assert!(matches!(&actions(&mut node)[..], [only] if heard(only)) && node.load().0 == 1, "a stranger");
     node.on_message(NOW, &node_ref(2), Message::Cancel(chain));
-    assert!(matches!(actions(&mut node)[..], [Action::Discard(_)]) && node.load().0 == 0, "who brought it");
+    let done = actions(&mut node);
+    assert!(matches!(done[..], [Action::Discard(_), Action::Send { .. }]) && node.load().0 == 0, "who brought it");
+    let told = Message::Received(StepKey::first(chain), Part::Cancel(NodeId(1)));
+    assert_eq!(sent(&done), [(NodeId(2), told, Receipt::None)], "and is told that it was heard");
 
     arrived(&mut node, hop(2, 1));
     node.on_message(NOW, &node_ref(9), Message::Cancel(hop(2, 1).key.chain));
@@ -127,6 +131,7 @@ pub(crate) fn only_its_origin_and_whoever_brought_a_chain_may_stop_it() {
 fn a_cancellation_that_overtakes_its_hop_is_kept_for_it_and_for_no_other() {
     let mut node = node(Policy::default());
     node.on_message(NOW, &node_ref(2), Message::Cancel(hop(1, 1).key.chain));
+    actions(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
     let answers = sent(&actions(&mut node));
     assert!(matches!(&answers[..], [(_, Message::Refused(_, why), _)] if why.name == names::CANCELLED), "{answers:?}");
@@ -192,7 +197,8 @@ pub(crate) fn the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_o
     actions(&mut node);
     node.on_message(NOW, &node_ref(9), Message::Cancel(mine.chain));
     let told: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(to, message, _)| (to, message)).collect();
-    assert_eq!(told, [3, 4].map(|host| (NodeId(host), Message::Cancel(mine.chain))));
+    assert_eq!(told[..2], [3, 4].map(|host| (NodeId(host), Message::Cancel(mine.chain))));
+    assert!(matches!(told[2..], [(NodeId(9), Message::Received(..))]));
 }
 
 #[test]

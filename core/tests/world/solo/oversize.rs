@@ -1,7 +1,7 @@
 //! What is larger than a link carries, and is known so only when it is to go out.
 
 use catena_core::{Action, Policy, Replied, Undelivered};
-use catena_wire::{Fault, Message, names};
+use catena_wire::{Fault, Message, Part, names};
 
 use super::*;
 
@@ -186,6 +186,7 @@ fn a_set_that_is_cut_ends_after_the_answers_before_and_the_chain_is_stopped() {
     node.on_message(NOW, &node_ref(2), Message::End(Box::new(cut.clone())));
     let stopped = actions(&mut node);
     assert_eq!((replies(&stopped), cancels(&stopped)), ((0, None), vec![NodeId(2)]), "one is on its way");
+    node.on_message(NOW, &node_ref(2), Message::Received(StepKey::first(chain), Part::Cancel(NodeId(2))));
     node.on_timeout(NOW.after(Policy::default().heartbeat_timeout_us));
     assert!(sent(&actions(&mut node)).iter().all(|(_, message, _)| !matches!(message, Message::Hop(_))));
     for message in [partial(chain, 1), partial(chain, 0), Message::End(Box::new(cut)), partial(chain, 2)] {

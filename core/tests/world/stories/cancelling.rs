@@ -61,6 +61,22 @@ fn a_cancellation_stops_a_series_of_plain_calls() {
 }
 
 #[test]
+pub(crate) fn a_cancellation_that_a_cut_link_loses_is_sent_again() {
+    let mut plan = Plan::simple(2, vec![Op::Call(slow(0))]);
+    plan.chains[0].mode = catena_wire::Mode::Interactive;
+    plan.slow_us = 60_000_000;
+    // Nobody notices that nothing gets through before both messages, to withdraw the call and to stop the chain, are lost.
+    plan.cuts = vec![Cut { from: 0, to: 1, at_us: 900_000, until_us: 3_000_000, noticed_us: 2_000_000 }];
+    let mut world = World::new(plan);
+    world.run_until(1_000_000);
+    let chain = *world.record.chains.keys().next().unwrap();
+    world.at(1_000_000, Event::Cancel(chain));
+    world.run_until(10_000_000);
+    assert_eq!(world.record.cancelled, 1, "it is stopped in mid-call");
+    assert!(world.is_idle(), "and nothing is sent any more");
+}
+
+#[test]
 fn a_cancellation_stops_calls_that_a_branch_started_and_did_not_await() {
     let branch = vec![Op::Start(slow(0))];
     let plan = Plan::simple(3, vec![Op::Split(vec![branch, vec![Op::Call(slow(1))]], None)]);
