@@ -17,8 +17,8 @@ use std::{
 };
 
 use catena::{
-    Access, Client, Exception, Export, GrantTerms, Granted, Lookup, Node, Notify, Order, Place, RemoteMemory, Rights,
-    Segment, SegmentPolicy, Service, Way, Wish, exceptions as names,
+    Access, Client, Exception, Export, GrantTerms, Lookup, Node, Notify, Order, Place, RemoteMemory, Rights, Segment,
+    SegmentPolicy, Service, Way, Wish, exceptions as names,
 };
 use catena_fabric::{Fabric, Terms};
 

@@ -224,7 +224,7 @@ pub enum Receipt {
     Return(Arc<NodeRef>, u64),
     /// A request for a function.
     WantCode(Wanted),
-    /// A part of the outcome of this step's chain.
+    /// A part of the outcome of this step's chain, or its cancellation.
     Part(StepKey, Part),
     /// A sign of life of this step's chain.
     Beat(StepKey),

@@ -210,28 +210,21 @@ impl Ground {
         self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
     }
 
-    /// A call of a chain at this node was withdrawn, which the node may not hear: it is stopped there together with the chain.
-    pub(crate) fn leave(&mut self, by: Party, chain: ChainId, node: &Arc<NodeRef>) {
-        let nodes = alloc::vec![node.clone()];
-        match self.fences.is_stopped(chain, self.me.id) {
-            true => self.tell_cancelled(chain, nodes),
-            false => self.give_up(by, chain, nodes),
-        }
-    }
-
     /// Tells each of these nodes that nobody waits for this chain or call any more, until it has heard it.
     pub(crate) fn tell_cancelled(&mut self, chain: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
         let until = self.now.after(self.policy.step_record_ttl_us);
         for node in nodes {
-            let part = Part::Cancel(node.id);
-            let parcel = Parcel::new(node, None, Message::Cancel(chain).encode(), until);
-            self.send_kept(StepKey::first(chain), part, parcel);
+            let (key, part) = (StepKey::first(chain), Part::Cancel(node.id));
+            // It has been told, and is told again until it has heard.
+            if !self.outgoing.keeps(&(key.clone(), part)) {
+                self.send_kept(key, part, Parcel::new(node, None, Message::Cancel(chain).encode(), until));
+            }
         }
     }
 
-    /// The same, as an answer to something of the chain that this node sent: it is kept nowhere, since whoever is not reached sends more.
+    /// Tells these nodes the same once, in answer to what they sent of the chain or call: whoever does not hear it sends more, and is answered again.
     pub(crate) fn answer_cancelled(&mut self, chain: ChainId, nodes: impl IntoIterator<Item = Arc<NodeRef>>) {
         for node in nodes {
             self.out.send(&node, Message::Cancel(chain), Receipt::None, Urgency::Now);

@@ -131,7 +131,7 @@ pub enum Message {
     /// What the node of this name knows of this step.
     #[n(18)]
     Located(#[n(0)] StepKey, #[cbor(n(1), with = "crate::bytes_codec::name")] String, #[n(2)] Whereabouts),
-    /// This part of a chain's outcome has arrived; its sender may forget it.
+    /// This has arrived; its sender may forget it.
     #[n(19)]
     Received(#[n(0)] StepKey, #[n(1)] Part),
     /// The sub-chain that began at this step has ended: its creator need not listen any more.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use catena::{Granted, Node, Rights, SegmentPolicy, Way, exceptions as names};
+use catena::{Client, Granted, Node, Rights, SegmentPolicy, Way, exceptions as names};
 use catena_wire::At;
 
 use super::{PATIENCE, Pair, client_of, fabric, held::HeldPort, name_of, open, pair_over};

@@ -182,8 +182,11 @@ impl Calls {
                 Stage::Running => ground.out.ask(Action::CancelService(Ticket(id))),
                 Stage::Asked(delivery) => {
                     ground.out.send(delivery.to(), Message::Withdraw(id), Receipt::None, Urgency::Now);
-                    if let Some(key) = &request.key {
-                        ground.leave(request.by, key.chain, delivery.to());
+                    // That may be lost. With its chain, the call is stopped for certain.
+                    if let Some(key) = &request.key
+                        && ground.fences.is_stopped(key.chain, ground.me.id)
+                    {
+                        ground.tell_cancelled(key.chain, alloc::vec![delivery.to().clone()]);
                     }
                     // The node may have taken over the call with its right to reply, without having said so yet.
                     if let Some(right) = &request.right

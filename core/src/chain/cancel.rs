@@ -65,8 +65,7 @@ impl Chains {
         hosts: Vec<Arc<NodeRef>>,
     ) {
         // It may also have gone on here, after another node was taken for lost.
-        let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
-        let here = chain.origin == ground.me.id && ground.dedup.of_chain(chain).any(|(_, record)| runs(record));
+        let here = chain.origin == ground.me.id && runs_here(ground, chain);
         match ending {
             Ending::Cut => self.stop(ground, Party::Own, chain, hosts),
             Ending::Last | Ending::Unknown if here => self.stop(ground, Party::Own, chain, hosts),
@@ -88,13 +87,16 @@ impl Chains {
         }
     }
 
-    /// A node that was given up may still have the chain, or find it in its socket when it wakes: once the chain is over, it must not go on there.
-    fn stop_strays(&self, ground: &mut Ground, chain: ChainId) {
+    /// A node that was given up may still have the chain, or find it in its socket when it wakes: once the chain is over, it must not go on there, nor here.
+    fn stop_strays(&mut self, ground: &mut Ground, chain: ChainId) {
         let strays = ground.fences.given_up(chain);
         if strays.is_empty() || bug!(ground.policy, StraysGoOn) {
             return;
         }
         let by = ground.bringer_of(chain);
+        if runs_here(ground, chain) {
+            return self.stop(ground, by, chain, strays);
+        }
         if ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             self.tell_stopped(ground, chain, strays);
         }
@@ -161,4 +163,8 @@ impl Chains {
             }
         }
     }
+}
+
+fn runs_here(ground: &Ground, chain: ChainId) -> bool {
+    ground.dedup.of_chain(chain).any(|(_, record)| matches!(record, StepRecord::Running { .. }))
 }

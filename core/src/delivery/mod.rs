@@ -1,7 +1,7 @@
 //! Getting a step done once at another node. What is known of it only rises: from *nothing was done* to *it may have been done* to *done*.
 //!
 //! Hops and keyed calls are delivered alike: they are sent again to the same run of the same node, which remembers the step, and then to another instance of
-//! the service, if nothing was done at the first or if a repeat is harmless. Ends and intermediate answers have only one receiver, and are kept until it has
+//! the service, if nothing was done at the first or if a repeat is harmless. Ends, intermediate answers and cancellations have only one receiver each, and are kept until it has
 //! them ([`Outgoing`]).
 
 mod outgoing;
@@ -36,7 +36,7 @@ pub(crate) struct Delivery {
     /// It may have been done by the node of this name: no other may do it.
     bound_to: Option<String>,
     /// How often a node said that the service is elsewhere.
-    moves: u8,
+    moves: u16,
     /// The error of earlier instances: that one of them may have done it is not forgotten when a later one did nothing.
     pending_error: Option<Box<Exception>>,
 }
@@ -138,7 +138,7 @@ impl Delivery {
             self.excluded.push(self.to.clone());
         }
         self.moves += 1;
-        if self.moves > policy.moves_followed_max {
+        if self.moves > u16::from(policy.moves_followed_max) {
             let message =
                 format!("{service} moved {} times while it was called; nothing was done; run again", self.moves);
             return Err(self.conclude(Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)));

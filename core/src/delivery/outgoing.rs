@@ -1,4 +1,4 @@
-//! Ends and intermediate answers on their way: kept, and sent again, until their receiver has acknowledged them.
+//! Ends, intermediate answers and cancellations on their way: kept, and sent again, until their receiver has acknowledged them.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use crate::{Policy, Time, collections::Timers};
 /// How often a parcel is sent again after the same pause; the pauses after that grow.
 const QUICK_ATTEMPTS: u8 = 3;
 
-/// One part of a chain's outcome.
+/// What is kept: a part of a chain's outcome, or its cancellation at one node.
 type Key = (StepKey, Part);
 
 #[derive(Clone, Debug)]
@@ -50,6 +50,10 @@ impl Outgoing {
         self.timers.next()
     }
 
+    pub(crate) fn keeps(&self, key: &Key) -> bool {
+        self.parcels.contains_key(key)
+    }
+
     /// Whether so many bytes more can be kept.
     pub(crate) fn has_room(&self, bytes: usize, policy: &Policy) -> bool {
         self.parcels.len() < policy.outgoing_max && self.bytes.saturating_add(bytes) <= policy.outgoing_bytes_max
@@ -58,7 +62,9 @@ impl Outgoing {
     /// Keeps a parcel that has just been sent for the first time. False if there is no room for it.
     pub(crate) fn keep(&mut self, now: Time, key: Key, parcel: Parcel, policy: &Policy) -> bool {
         let bytes = parcel.message.bytes();
-        if !self.has_room(bytes, policy) {
+        // A peer can name many nodes that are to be told: answers have half of the room for themselves.
+        let crowded = matches!(key.1, Part::Cancel(_)) && self.parcels.len() >= policy.outgoing_max / 2;
+        if crowded || !self.has_room(bytes, policy) {
             return false;
         }
         self.remove(&key);
@@ -101,11 +107,12 @@ impl Outgoing {
         Some(parcel)
     }
 
-    /// Nobody waits for this chain any more.
+    /// Nobody waits for this chain any more, which is what its cancellations say.
     pub(crate) fn forget_chain(&mut self, chain: ChainId) {
         let first = (StepKey::first(chain), Part::End);
-        let of_chain = |(key, _): &(&Key, &Parcel)| key.0.chain == chain;
-        let keys: Vec<Key> = self.parcels.range(first..).take_while(of_chain).map(|(key, _)| key.clone()).collect();
+        let of_chain = self.parcels.range(first..).take_while(|(key, _)| key.0.chain == chain);
+        let told = |key: &Key| matches!(key.1, Part::Cancel(_));
+        let keys: Vec<Key> = of_chain.map(|(key, _)| key.clone()).filter(|key| !told(key)).collect();
         keys.iter().for_each(|key| drop(self.remove(key)));
     }
 
@@ -114,10 +121,12 @@ impl Outgoing {
         keys.collect::<Vec<Key>>().iter().for_each(|key| drop(self.remove(key)));
     }
 
-    /// The parcel did not arrive: it is sent again after a while.
+    /// The parcel did not arrive: it is sent again after a while, and no sooner than it would have been.
     pub(crate) fn failed(&mut self, now: Time, key: &Key, policy: &Policy) {
-        if let Some(parcel) = self.parcels.get(key) {
-            self.timers.set(parcel.number, now.after(policy.accept_timeout_us.max(1)));
+        let Some(parcel) = self.parcels.get(key) else { return };
+        let at = now.after(policy.accept_timeout_us.max(1));
+        if self.timers.at(&parcel.number).is_none_or(|before| before < at) {
+            self.timers.set(parcel.number, at);
         }
     }
 

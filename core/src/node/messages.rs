@@ -124,7 +124,7 @@ impl Node {
         }
     }
 
-    /// A part of an outcome has arrived and is kept here: its sender may forget it.
+    /// What its sender keeps until it has arrived is here: the sender may forget it.
     fn received(&mut self, from: &Arc<NodeRef>, key: StepKey, part: Part) {
         let ground = &mut self.ground;
         if from.id != ground.me.id {

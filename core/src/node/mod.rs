@@ -127,8 +127,8 @@ impl Node {
         (self.chains.count(), self.calls.count_waiting(), self.ground.running.all())
     }
 
-    /// Bytes kept here, for the memory budget of the whole node: chains, payloads that answer repeats of their steps, answers that are on their way or wait for
-    /// those before them, and parameters of calls that wait. Bounded by [`Policy::held_bytes_max`].
+    /// Bytes kept here, for the memory budget of the whole node: chains, payloads that answer repeats of their steps, answers and cancellations that
+    /// are on their way, answers that wait for those before them, and parameters of calls that wait. Bounded by [`Policy::held_bytes_max`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let Ground { dedup, outgoing, listeners, .. } = &self.ground;

@@ -1,7 +1,7 @@
-//! A chain that was given up at a node which may have it: when it is over, it does not go on there.
+//! What is over does not go on: not at a node where it was given up, which may have it, nor at one that did not hear the first time.
 
 use catena_core::Undelivered;
-use catena_wire::{Fault, names};
+use catena_wire::{Fault, Part, names};
 
 use super::*;
 
@@ -71,4 +71,68 @@ fn whoever_gave_it_up_elsewhere_stops_it_when_it_hears_that_it_is_over() {
     assert_eq!(stopped(&mut node, chain), [], "its origin has not heard of the end yet");
     node.on_message(NOW, &node_ref(2), Message::Over(vec![chain]));
     assert_eq!(stopped(&mut node, chain), [NodeId(3)]);
+}
+
+#[test]
+fn nor_does_it_go_on_where_it_was_given_up_by_itself() {
+    let mut node = node(Policy::default());
+    let session = arrived(&mut node, hop(1, 1));
+    let chain = hop(1, 1).key.chain;
+    node.learn("there", instance(3));
+    node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "here")]), 1);
+    let receipt = sent(&actions(&mut node)).pop().unwrap().2;
+    (0..3).for_each(|_| node.on_undelivered(NOW, receipt.clone(), Undelivered::Lost));
+    // The function catches it and goes on, while the way by node 3 has ended the chain.
+    actions(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Over(vec![chain]));
+    assert_eq!((stopped(&mut node, chain), node.load().0), (vec![NodeId(3)], 0));
+}
+
+#[test]
+fn a_call_with_many_answers_is_stopped_until_its_node_has_heard() {
+    let mut node = node(Policy::default());
+    let pause_us = Policy::default().accept_timeout_us;
+    let call = node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(60_000_000, 10), None).unwrap();
+    actions(&mut node);
+    node.forget(NOW, call);
+    assert_eq!(stopped(&mut node, call), [NodeId(2)]);
+    node.on_timeout(NOW.after(pause_us));
+    assert_eq!(stopped(&mut node, call), [NodeId(2)], "once more");
+    let heard = Message::Received(StepKey::first(call), Part::Cancel(NodeId(2)));
+    node.on_message(NOW, &node_ref(3), heard.clone());
+    node.on_timeout(NOW.after(2 * pause_us));
+    assert_eq!(stopped(&mut node, call), [NodeId(2)], "another node cannot say so");
+    node.on_message(NOW, &node_ref(2), heard);
+    node.on_timeout(NOW.after(10 * pause_us));
+    assert_eq!(stopped(&mut node, call), []);
+}
+
+#[test]
+fn calls_beside_each_other_are_stopped_by_one_word_to_their_node() {
+    let mut node = node(Policy::default());
+    let session = arrived(&mut node, hop(1, 1));
+    let chain = hop(1, 1).key.chain;
+    node.learn("there", instance(3));
+    node.on_turn(NOW, session, calling((0..8).map(|number| call(number, "there")).collect()), 1);
+    actions(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Cancel(chain));
+    assert_eq!(stopped(&mut node, chain), [NodeId(3)]);
+}
+
+#[test]
+fn a_node_that_is_gone_is_told_more_and_more_seldom_and_not_for_ever() {
+    let mut node = node(Policy::default());
+    let call = node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(60_000_000, 10), None).unwrap();
+    actions(&mut node);
+    node.forget(NOW, call);
+    let mut told = Vec::new();
+    for second in 0..120 {
+        let now = NOW.after(second * 1_000_000);
+        node.on_timeout(now);
+        for (_, message, receipt) in sent(&actions(&mut node)) {
+            node.on_undelivered(now, receipt, Undelivered::Unreachable);
+            told.extend((message == Message::Cancel(call)).then_some(second));
+        }
+    }
+    assert!((8..=12).contains(&told.len()) && told.last() < Some(&61), "{told:?}");
 }
