@@ -306,7 +306,7 @@ impl Ground {
         let (to, message, via) = (parcel.to.clone(), parcel.message.clone(), parcel.via.clone());
         let once = match part {
             Part::End => bug!(self.policy, EndSentOnce),
-            Part::Partial(_) => bug!(self.policy, AnswerSentOnce),
+            Part::Partial(_) | Part::ToCreator { .. } => bug!(self.policy, AnswerSentOnce),
             Part::Cancel(_) => bug!(self.policy, CancelSentOnce),
         };
         if !once && to.id != self.me.id {

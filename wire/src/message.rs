@@ -187,9 +187,10 @@ pub enum Message {
     /// About segments.
     #[n(30)]
     Segment(#[n(0)] SegmentMessage),
-    /// The call of this number was not begun: its service is not here. Nothing was done.
+    /// The call of this number was not begun: its service is not here. Nothing was done. True if the call had been sent before: the sender remembers that it
+    /// refused this step, whose copies it will refuse as well.
     #[n(60)]
-    CallElsewhere(#[n(0)] u64, #[n(1)] Whither),
+    CallElsewhere(#[n(0)] u64, #[n(1)] Whither, #[n(2)] bool),
     /// The hop has not been taken over: its service is not here. Nothing was done.
     #[n(61)]
     HopElsewhere(#[n(0)] StepKey, #[n(1)] Whither),
@@ -219,6 +220,25 @@ pub enum Part {
     /// The cancellation of the chain at this node; the step is the chain's first.
     #[n(2)]
     Cancel(#[n(0)] NodeId),
+    /// The intermediate answer of this number, sent at this step to the creator of the sub-chain that began at step `to`. Its number counts the answers of that
+    /// sub-chain; the chain around it may emit others at the same step.
+    #[n(3)]
+    ToCreator {
+        /// From 0.
+        #[n(0)]
+        number: u32,
+        /// Never 0.
+        #[n(1)]
+        to: u32,
+    },
+}
+
+impl Part {
+    /// The intermediate answer of this number; `to` as in [`Message::Partial`].
+    #[must_use]
+    pub const fn answer(number: u32, to: u32) -> Self {
+        if to == 0 { Self::Partial(number) } else { Self::ToCreator { number, to } }
+    }
 }
 
 /// What a call brings back with its result.

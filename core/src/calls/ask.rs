@@ -144,9 +144,12 @@ impl Calls {
         }
     }
 
-    /// The node that was asked does not serve the service, and has not begun the call.
-    pub(crate) fn elsewhere(&mut self, ground: &mut Ground, from: NodeId, id: u64, whither: Whither) {
-        let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from);
+    /// The node that was asked does not serve the service, and has not begun the call. Unless the call came to it `again`, it does not remember that: if the call
+    /// was sent once more meanwhile, the node may be doing it by now, and answers that.
+    pub(crate) fn elsewhere(&mut self, ground: &mut Ground, from: NodeId, id: u64, whither: Whither, again: bool) {
+        let late = |delivery: &Delivery| delivery.attempts() > 1 && !again;
+        let counts = bug!(ground.policy, LateNewsCounts);
+        let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from && (counts || !late(delivery)));
         let Some(Call { request, stage: Stage::Asked(mut delivery) }) = self.take(ground, id, asked) else { return };
         let service = request.service.clone();
         match delivery.elsewhere(&service, false, &ground.policy) {

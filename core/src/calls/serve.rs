@@ -22,7 +22,7 @@ impl Calls {
         let Some(key) = request.key.clone() else {
             return match ground.whither(&request.service, &request.function) {
                 Some(whither) => {
-                    ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
+                    ground.out.send(from, Message::CallElsewhere(id, whither, false), Receipt::None, Urgency::Now);
                 }
                 None => self.serve_new(ground, request),
             };
@@ -72,7 +72,8 @@ impl Calls {
                         ground.dedup.begin_call(key.clone(), mine, request.by, (from.clone(), id));
                         self.step_done(ground, &key, Err(why), Brought::default());
                     }
-                    return ground.out.send(from, Message::CallElsewhere(id, whither), Receipt::None, Urgency::Now);
+                    let answer = Message::CallElsewhere(id, whither, age_us > 0);
+                    return ground.out.send(from, answer, Receipt::None, Urgency::Now);
                 }
                 ground.dedup.begin_call(key.clone(), mine, request.by, (from.clone(), id));
                 self.asking.insert((from.id, id), key.clone());

@@ -49,9 +49,9 @@ impl Chains {
             || ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from) || entered_by_it(record))
     }
 
-    /// A node says that the chain is over; this counts only if the chain came here by that node.
+    /// A node says that the chain is over; this counts only if that node may stop it.
     pub(crate) fn over_says(&mut self, ground: &mut Ground, from: NodeId, chain: ChainId) {
-        if ground.dedup.of_chain(chain).any(|(_, record)| record.came_from(from)) {
+        if self.may_stop(ground, from, chain) {
             self.over(ground, chain);
         }
     }
@@ -80,6 +80,7 @@ impl Chains {
         // The end is an implicit acknowledgement of a hop from here that has not been acknowledged yet.
         self.implicit_ack(ground, chain.origin, &StepKey { chain, branch: Branch::root(), step: u32::MAX });
         let mut next = ground.dedup.release(chain);
+        next.extend(ground.relays.hosts(chain));
         next.sort_by_key(|node| node.id);
         next.dedup_by_key(|node| node.id);
         for node in next.iter().filter(|node| ![ground.me.id, chain.origin].contains(&node.id)) {
@@ -87,17 +88,17 @@ impl Chains {
         }
     }
 
-    /// A node that was given up may still have the chain, or find it in its socket when it wakes: once the chain is over, it must not go on there, nor here.
+    /// Once the chain is over, it must not go on here, by another way than the one that has ended it, nor at a node that was given up, which may still have it,
+    /// or find it in its socket when it wakes.
     fn stop_strays(&mut self, ground: &mut Ground, chain: ChainId) {
-        let strays = ground.fences.given_up(chain);
-        if strays.is_empty() || bug!(ground.policy, StraysGoOn) {
+        if bug!(ground.policy, StraysGoOn) {
             return;
         }
-        let by = ground.bringer_of(chain);
+        let (by, strays) = (ground.bringer_of(chain), ground.fences.given_up(chain));
         if runs_here(ground, chain) {
             return self.stop(ground, by, chain, strays);
         }
-        if ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
+        if !strays.is_empty() && ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             self.tell_stopped(ground, chain, strays);
         }
     }

@@ -92,8 +92,8 @@ impl Chains {
             (Undelivered::TooLarge { bytes, bytes_max }, Part::End) => {
                 end_too_large(ground, &key.0, bytes, bytes_max);
             }
-            (Undelivered::TooLarge { bytes, bytes_max }, Part::Partial(number)) => {
-                self.answer_too_large(ground, &key.0, number, bytes, bytes_max);
+            (Undelivered::TooLarge { bytes, bytes_max }, Part::Partial(number) | Part::ToCreator { number, .. }) => {
+                self.answer_too_large(ground, &key, number, bytes, bytes_max);
             }
             _ => ground.outgoing.failed(ground.now, &key, &ground.policy),
         }
@@ -101,13 +101,20 @@ impl Chains {
 
     /// An intermediate answer is larger than a link carries. No answer may be missing from a reply set, so the chain ends after those before it: here, at the
     /// origin, and wherever it has gone on meanwhile.
-    fn answer_too_large(&mut self, ground: &mut Ground, key: &StepKey, number: u32, bytes: u64, bytes_max: u64) {
-        let Some(parcel) = ground.outgoing.remove(&(key.clone(), Part::Partial(number))) else { return };
+    fn answer_too_large(
+        &mut self,
+        ground: &mut Ground,
+        kept: &(StepKey, Part),
+        number: u32,
+        bytes: u64,
+        bytes_max: u64,
+    ) {
+        let Some(parcel) = ground.outgoing.remove(kept) else { return };
+        let (key, to_origin) = (&kept.0, matches!(kept.1, Part::Partial(_)));
         // The chain was stopped: an earlier answer was too large as well, or nobody waits any more.
         if ground.fences.is_stopped(key.chain, ground.me.id) {
             return;
         }
-        let to_origin = matches!(Message::decode_head(&parcel.message.head), Ok(Message::Partial { to: 0, .. }));
         let Some((arrived, so_far, home)) = self.so_far(ground, key, parcel) else { return };
         let message = format!(
             "intermediate answer {number} has {bytes} bytes, where a message may have {bytes_max}; the chain was stopped, since none can be missing; earlier calls took effect, and one under way may have; emit it in parts, or leave it at a service and emit its name"
@@ -162,7 +169,7 @@ pub(super) fn emit(ground: &mut Ground, activation: &mut Activation, value: Valu
         return ground.out.tell(Event::Message(partial));
     }
     let parcel = Parcel::new(to, via, partial.encode(), until);
-    ground.send_kept(key, Part::Partial(number), parcel);
+    ground.send_kept(key, Part::answer(number, step), parcel);
 }
 
 /// Sends a heartbeat, and the console lines that the origin has not been sent.

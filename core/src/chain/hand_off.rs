@@ -190,7 +190,7 @@ impl Chains {
         }
         // No node has begun the step, and those that were sent it refused it for good. It becomes a new step, which costs a hop, so that it may return to them.
         let now = ground.now;
-        let spent = activation.budget.left(now).take_hop().filter(|_| !hand_off.delivery.may_be_done());
+        let spent = activation.budget.left(now).take_hop().filter(|_| !hand_off.delivery.may_be_done_before());
         match hand_off.delivery.elsewhere(&service, spent.is_some(), &ground.policy) {
             Err(why) => self.take_back(ground, session, why),
             Ok(()) => {
@@ -211,15 +211,18 @@ impl Chains {
         }
     }
 
-    /// A sending of the hop failed. Late news of an earlier sending, or of an earlier hop, is ignored.
+    /// A sending of the hop failed. News of an earlier sending says no more than whether that one left; news of an earlier hop is ignored.
     pub(crate) fn hop_undelivered(&mut self, ground: &mut Ground, handed: Handed, how: Undelivered) {
-        let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get(handed.session) else {
+        let Some(Activation { step, phase: Phase::HandingOff(hand_off), .. }) = self.get_mut(handed.session) else {
             return;
         };
-        let latest =
-            *step == handed.step && hand_off.to().id == handed.to && hand_off.delivery.attempts() == handed.attempt;
-        if latest {
+        if *step != handed.step || hand_off.to().id != handed.to {
+            return;
+        }
+        if hand_off.delivery.attempts() == handed.attempt {
             self.hop_failed(ground, handed.session, how);
+        } else if how == Undelivered::Unreachable {
+            hand_off.delivery.not_sent();
         }
     }
 

@@ -22,9 +22,13 @@ struct Fetch {
     /// Whose chain needed it first.
     by: Party,
     sessions: BTreeSet<SessionId>,
-    sources: VecDeque<Arc<NodeRef>>,
+    /// Nodes that may have it, and how often each was asked.
+    sources: VecDeque<(Arc<NodeRef>, u8)>,
+    /// The one that is being asked, as in `sources`.
+    source: Option<(Arc<NodeRef>, u8)>,
     asked: Option<Asked>,
-    excluded: Vec<NodeId>,
+    /// All nodes that have been asked.
+    asked_before: Vec<NodeId>,
     registry_tried: bool,
 }
 
@@ -40,7 +44,7 @@ enum Asked {
 impl Fetch {
     fn new(by: Party) -> Self {
         let (sessions, sources) = (BTreeSet::new(), VecDeque::new());
-        Self { by, sessions, sources, asked: None, excluded: Vec::new(), registry_tried: false }
+        Self { by, sessions, sources, source: None, asked: None, asked_before: Vec::new(), registry_tried: false }
     }
 }
 
@@ -115,9 +119,10 @@ impl Codes {
         let fetch = self.fetches.entry(code).or_insert_with(|| Fetch::new(by));
         fetch.sessions.insert(session);
         for source in sources {
-            let known = fetch.excluded.contains(&source.id) || fetch.sources.iter().any(|known| known.id == source.id);
-            if !known && fetch.excluded.len() + fetch.sources.len() < SOURCES_MAX {
-                fetch.sources.push_back(source);
+            let known =
+                fetch.asked_before.contains(&source.id) || fetch.sources.iter().any(|(known, _)| known.id == source.id);
+            if !known && fetch.asked_before.len() + fetch.sources.len() < SOURCES_MAX {
+                fetch.sources.push_back((source, 0));
             }
         }
         if fetch.asked.is_some() { Vec::new() } else { self.ask_next(now, out, code, policy) }
@@ -129,13 +134,17 @@ impl Codes {
         if let Some(Asked::Node(before)) = fetch.asked.take() {
             self.asked.remove(&(before, code));
         }
-        match fetch.sources.pop_front() {
-            Some(source) => {
+        fetch.source = fetch.sources.pop_front();
+        match fetch.source.as_mut() {
+            Some((source, times)) => {
+                *times += 1;
                 fetch.asked = Some(Asked::Node(source.id));
                 self.asked.insert((source.id, code));
-                fetch.excluded.push(source.id);
+                if !fetch.asked_before.contains(&source.id) {
+                    fetch.asked_before.push(source.id);
+                }
                 let receipt = Receipt::WantCode(Wanted { code, from: source.id });
-                out.send(&source, Message::WantCode(code), receipt, Urgency::Now);
+                out.send(source, Message::WantCode(code), receipt, Urgency::Now);
             }
             None if self.has_registry && !fetch.registry_tried => {
                 (fetch.asked, fetch.registry_tried) = (Some(Asked::Registry), true);
@@ -147,9 +156,19 @@ impl Codes {
         Vec::new()
     }
 
-    /// A function has come. Only the repository accepts one that it did not ask for.
+    /// Nothing was heard of the source that was asked: it may be asked again, after all others.
+    fn unheard(&mut self, code: Hash, policy: &Policy) {
+        if let Some(fetch) = self.fetches.get_mut(&code)
+            && let Some((source, times)) = fetch.source.take().filter(|(_, times)| *times < policy.hop_attempts_max)
+        {
+            fetch.sources.push_back((source, times));
+        }
+    }
+
+    /// A function has come, perhaps from a node that was asked before and is late. Only the repository accepts one that it did not ask for.
     pub(crate) fn came(&mut self, out: &mut Outbox, me: NodeId, from: NodeId, code: Hash, bytes: Bytes) {
-        let awaited = self.is_asked(code, Asked::Node(from));
+        let awaited =
+            !self.stores(code) && self.fetches.get(&code).is_some_and(|fetch| fetch.asked_before.contains(&from));
         if awaited {
             self.store(code);
         }
@@ -202,8 +221,11 @@ impl Codes {
         fetch.sessions.into_iter().collect()
     }
 
-    pub(crate) fn take_late(&mut self, now: Time) -> Option<Hash> {
-        self.timers.take_due(now)
+    /// A function whose source is late: the next one is to be asked.
+    pub(crate) fn take_late(&mut self, now: Time, policy: &Policy) -> Option<Hash> {
+        let code = self.timers.take_due(now)?;
+        self.unheard(code, policy);
+        Some(code)
     }
 
     pub(crate) fn was_sent(&self, to: NodeId, code: Hash) -> bool {
@@ -219,10 +241,12 @@ impl Codes {
     }
 
     /// The link to a node has broken: what it was sent may not have arrived, and what it was asked for must be asked of another.
-    pub(crate) fn link_lost(&mut self, node: NodeId) -> Vec<Hash> {
+    pub(crate) fn link_lost(&mut self, node: NodeId, policy: &Policy) -> Vec<Hash> {
         let (low, high) = ((node, Hash([0; 32])), (node, Hash([0xff; 32])));
         self.sent.extract_if(low..=high, |_| true).for_each(drop);
-        self.asked.range(low..=high).map(|(_, code)| *code).collect()
+        let unheard: Vec<Hash> = self.asked.range(low..=high).map(|(_, code)| *code).collect();
+        unheard.iter().for_each(|code| self.unheard(*code, policy));
+        unheard
     }
 }
 
@@ -246,11 +270,36 @@ mod tests {
                     assert!(!codes.fetched(&mut out, code, Some(Bytes::new())) && !codes.fetched(&mut out, code, None))
                 }
             }
-            assert!(codes.stores(code) && codes.link_lost(NodeId(9)).is_empty() && codes.next_timeout().is_none());
+            assert!(
+                codes.stores(code) && codes.link_lost(NodeId(9), &policy).is_empty() && codes.next_timeout().is_none()
+            );
             assert!(codes.want(now, &mut out, code, (SessionId(2), by), [], &policy).is_empty(), "it is on its way");
             assert_eq!(codes.finish(code), [SessionId(1), SessionId(2)]);
         }
         assert!(codes.asked.is_empty());
+    }
+
+    #[test]
+    fn a_source_of_which_nothing_was_heard_is_asked_again_and_not_for_ever() {
+        let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });
+        let (mut codes, policy, now) = (Codes::default(), Policy::default(), Time::default());
+        let (mut out, code, by) = (Outbox::new(node(1)), Hash([7; 32]), Party::Node(NodeId(2)));
+        codes.want(now, &mut out, code, (SessionId(1), by), [node(8), node(9)], &policy);
+        let mut asked = Vec::new();
+        let given_up = loop {
+            asked.extend(codes.asked.first().map(|(node, _)| node.0));
+            assert_eq!(codes.link_lost(NodeId(*asked.last().unwrap()), &policy), [code]);
+            let given_up = codes.ask_next(now, &mut out, code, &policy);
+            if !given_up.is_empty() {
+                break given_up;
+            }
+        };
+        assert_eq!((asked, given_up), (alloc::vec![8, 9, 8, 9, 8, 9], alloc::vec![SessionId(1)]));
+        codes.want(now, &mut out, code, (SessionId(1), by), [node(8), node(9)], &policy);
+        codes.link_lost(NodeId(8), &policy);
+        codes.ask_next(now, &mut out, code, &policy);
+        codes.came(&mut out, NodeId(1), NodeId(8), code, Bytes::new());
+        assert!(codes.stores(code), "from the one that was asked before, and is late");
     }
 
     #[test]
@@ -263,12 +312,12 @@ mod tests {
             codes.want(now, &mut out, Hash([code; 32]), (SessionId(1), Party::Node(NodeId(2))), sources, &policy);
         }
         assert_eq!(
-            (codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))),
+            (codes.link_lost(NodeId(10), &policy), codes.link_lost(NodeId(9), &policy)),
             (alloc::vec![Hash([0; 32])], alloc::vec![])
         );
         codes.ask_next(now, &mut out, Hash([0; 32]), &policy);
         assert_eq!(
-            (codes.link_lost(NodeId(10)), codes.link_lost(NodeId(9))),
+            (codes.link_lost(NodeId(10), &policy), codes.link_lost(NodeId(9), &policy)),
             (alloc::vec![], alloc::vec![Hash([0; 32])])
         );
         (0..100).for_each(|code| drop(codes.finish(Hash([code; 32]))));

@@ -26,8 +26,9 @@ pub(crate) enum Knowledge {
 pub(crate) struct Delivery {
     to: Arc<NodeRef>,
     scope: RetryScope,
-    /// Sendings to this instance.
+    /// Sendings to this instance, and how many of them never left this node.
     attempts: u8,
+    unsent: u8,
     /// What is known of this instance.
     knowledge: Knowledge,
     first_sent_at: Option<Time>,
@@ -57,6 +58,7 @@ impl Delivery {
             to,
             scope,
             attempts: 0,
+            unsent: 0,
             knowledge: Knowledge::NothingDone,
             first_sent_at: None,
             excluded: Vec::new(),
@@ -94,9 +96,14 @@ impl Delivery {
         self.excluded.iter().map(|node| node.id).collect()
     }
 
+    /// Whether an instance before this one may have done it.
+    pub(crate) fn may_be_done_before(&self) -> bool {
+        self.pending_error.as_ref().is_some_and(|why| why.unknown)
+    }
+
     /// Whether any instance may have done it.
     pub(crate) fn may_be_done(&self) -> bool {
-        self.knowledge > Knowledge::NothingDone || self.pending_error.as_ref().is_some_and(|why| why.unknown)
+        self.knowledge > Knowledge::NothingDone || self.may_be_done_before()
     }
 
     /// Whether this node may be asked.
@@ -108,7 +115,7 @@ impl Delivery {
     /// The node has accepted it. From now on a failed dial no longer means that nothing was done.
     pub(crate) const fn taken(&mut self) {
         self.knowledge = Knowledge::Done;
-        self.attempts = 0;
+        (self.attempts, self.unsent) = (0, 0);
     }
 
     /// Whether this node accepted it before; if so, sending it there again is a repeat.
@@ -118,10 +125,16 @@ impl Delivery {
 
     /// Another instance is asked from now on.
     pub(crate) fn redirect(&mut self, to: Arc<NodeRef>, scope: RetryScope) {
-        (self.to, self.attempts, self.knowledge, self.scope) = (to, 0, Knowledge::NothingDone, scope);
+        (self.to, self.attempts, self.unsent, self.scope) = (to, 0, 0, scope);
+        self.knowledge = Knowledge::NothingDone;
     }
 
-    /// The node does not serve it, or no longer, and did nothing. It is asked again later only if no copy can still be on its way there, since that copy would
+    /// A sending to this instance never left this node.
+    pub(crate) const fn not_sent(&mut self) {
+        self.unsent = self.unsent.saturating_add(1);
+    }
+
+    /// The node does not serve it, or no longer, and did nothing, whatever it was sent. It is asked again later only if no copy can still be on its way there, since that copy would
     /// be done as well. `renumbered`: it continues as another step, of which there is no copy yet.
     ///
     /// # Errors
@@ -130,7 +143,8 @@ impl Delivery {
         if self.knowledge == Knowledge::Done {
             return Err(self.conclude(lost(&self.to.name)));
         }
-        let only_copy = self.attempts <= 1 && self.knowledge == Knowledge::NothingDone && self.excluded.is_empty();
+        self.knowledge = Knowledge::NothingDone;
+        let only_copy = self.attempts <= 1 && self.excluded.is_empty();
         if only_copy || renumbered {
             // Its age counts from the next sending, as if that were the first.
             self.first_sent_at = None;
@@ -148,8 +162,13 @@ impl Delivery {
 
     /// It did not get through. `remembered`: the node recognizes a repeat.
     pub(crate) fn failed(&mut self, how: Undelivered, remembered: bool, policy: &Policy) -> Next {
-        let never_sent = how == Undelivered::Unreachable && self.attempts <= 1;
-        if never_sent && self.knowledge == Knowledge::NothingDone {
+        if how == Undelivered::Unreachable {
+            self.not_sent();
+        }
+        // It may have been sent again meanwhile, since nothing was heard: that sending has not left either.
+        let never_sent = how == Undelivered::Unreachable && self.unsent >= self.attempts;
+        if never_sent && self.knowledge != Knowledge::Done {
+            self.knowledge = Knowledge::NothingDone;
             return self.seek(unreachable(&self.to.name), policy);
         }
         self.knowledge = self.knowledge.max(Knowledge::MayBeDone);

@@ -27,7 +27,7 @@ impl Node {
             ground.directory.forget_node(&mut ground.out, node);
             ground.parties.link_lost(node);
             ground.outgoing.link_lost(now, node, &ground.policy);
-            for code in ground.codes.link_lost(node) {
+            for code in ground.codes.link_lost(node, &ground.policy) {
                 this.chains.ask_for_code(ground, code);
             }
             this.sets.link_lost(ground, node);

@@ -40,7 +40,7 @@ impl Node {
                     ground.listeners.on_partial(&mut ground.out, &key, to, number, value, room, &ground.policy)
                 };
                 if kept {
-                    self.received(from, key, Part::Partial(number));
+                    self.received(from, key, Part::answer(number, to));
                 }
             }
             Message::End(end) => {
@@ -107,7 +107,7 @@ impl Node {
             }
             // The machine for segments, beside this one, takes them.
             Message::Segment(_) => {}
-            Message::CallElsewhere(id, whither) => calls.elsewhere(ground, from.id, id, whither),
+            Message::CallElsewhere(id, whither, again) => calls.elsewhere(ground, from.id, id, whither, again),
             Message::HopElsewhere(key, whither) => chains.hop_elsewhere(ground, from.id, &key, whither),
             Message::Moved(service, whither) => self.moved(from.id, &service, whither),
             Message::Offers(mut entries) => {

@@ -77,7 +77,7 @@ impl Node {
             sets.on_timeout(ground);
             ground.directory.lookups.on_timeout(now, &mut ground.out);
             ground.over.on_timeout(now, &mut ground.out);
-            while let Some(code) = ground.codes.take_late(now) {
+            while let Some(code) = ground.codes.take_late(now, &ground.policy) {
                 chains.ask_for_code(ground, code);
             }
             for (key, parcel) in ground.outgoing.take_due(now, &ground.policy) {

@@ -223,7 +223,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("right_end", Message::RightEnd(Box::new(right_end_of()))),
         ("took", Message::Took { key: key_of(0), arrived: 9, read: 7 }),
         ("over", Message::Over(vec![key_of(3).chain])),
-        ("call elsewhere", Message::CallElsewhere(9, Whither::Moving(250_000))),
+        ("call elsewhere", Message::CallElsewhere(9, Whither::Moving(250_000), true)),
         ("hop elsewhere", Message::HopElsewhere(key_of(3), Whither::Unknown)),
         ("moved", Message::Moved("ads".into(), Whither::There(Box::new(entry.clone())))),
         ("offers", Message::Offers(vec![entry])),

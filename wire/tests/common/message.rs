@@ -77,7 +77,8 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (key(), any::<u32>(), any::<u32>()).prop_map(|(key, arrived, read)| Message::Took { key, arrived, read }),
         relay,
         about().prop_map(Message::Segment),
-        (any::<u64>(), whither()).prop_map(|(id, whither)| Message::CallElsewhere(id, whither)),
+        (any::<u64>(), whither(), any::<bool>())
+            .prop_map(|(id, whither, again)| Message::CallElsewhere(id, whither, again)),
         (key(), whither()).prop_map(|(key, whither)| Message::HopElsewhere(key, whither)),
         (name(), whither()).prop_map(|(service, whither)| Message::Moved(service, whither)),
         vec(entry(), 0..4).prop_map(Message::Offers),

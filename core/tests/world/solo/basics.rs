@@ -50,7 +50,6 @@ fn news_of_an_earlier_sending_is_not_taken_for_news_of_this_one() {
     node.on_link_lost(NOW, NodeId(2), false);
     let (.., second) = sent(&actions(&mut node)).pop().unwrap();
     node.on_undelivered(NOW, first.clone(), Undelivered::Lost);
-    node.on_undelivered(NOW, first.clone(), Undelivered::Unreachable);
     assert!(actions(&mut node).is_empty(), "the second sending is on its way");
     node.on_undelivered(NOW, second, Undelivered::Unreachable);
     assert!(resumed(&actions(&mut node)));

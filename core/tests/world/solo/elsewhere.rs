@@ -167,7 +167,7 @@ fn a_service_that_moved_to_a_node_with_a_proxy_is_looked_up_since_its_proxy_is_o
     let (service, to) = ("there".to_string(), (*node_ref(3)).clone());
     let proxy = Some((*node_ref(0)).clone());
     let entry = ServiceEntry { service, functions: vec!["f".into()], node: to, kinds: Kinds::default(), proxy };
-    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(*id, Whither::There(Box::new(entry))));
+    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(*id, Whither::There(Box::new(entry)), false));
     let asked = actions(&mut node);
     assert!(matches!(asked[..], [Action::Resolve { .. }]), "{asked:?}");
 }
@@ -185,10 +185,10 @@ fn a_node_names_the_place_to_which_a_service_moved_for_as_long_as_its_policy_say
         sent(&actions(&mut node)).swap_remove(0).1
     };
     let told = told_after(499_999);
-    assert!(matches!(&told, Message::CallElsewhere(_, Whither::There(_))), "{told:?}");
+    assert!(matches!(&told, Message::CallElsewhere(_, Whither::There(_), false)), "{told:?}");
     // What is old is dropped twice a second.
     let told = told_after(1_000_000);
-    assert!(matches!(&told, Message::CallElsewhere(_, Whither::Unknown)), "{told:?}");
+    assert!(matches!(&told, Message::CallElsewhere(_, Whither::Unknown, false)), "{told:?}");
 }
 
 #[test]
@@ -207,4 +207,65 @@ fn chains_and_calls_of_a_node_that_moves_a_service_away_wait_for_it() {
     let told = actions(&mut node);
     assert!(matches!(sent(&told)[..], [(NodeId(2), Message::Call { .. }, _)]), "{told:?}");
     assert!(told.iter().any(|action| matches!(action, Action::Suspend { .. })), "the chain goes there: {told:?}");
+}
+
+/// The service came back to the node between the two sendings of a call: the first was turned away, the second is being done.
+#[test]
+pub(crate) fn that_a_service_is_elsewhere_is_no_answer_to_a_call_that_was_sent_again_meanwhile() {
+    let mut node = node(Policy::default());
+    let (_, session) = begun(&mut node);
+    node.on_turn(NOW, session, calling(vec![call(0, "there"), call(1, "here")]), 1);
+    let Receipt::Call(id) = asked(&actions(&mut node)).remove(0).2 else { panic!("a call") };
+    node.on_link_lost(NOW, NodeId(2), false);
+    assert_eq!(asked(&actions(&mut node)).len(), 1, "it is sent again");
+    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(id, Whither::Unknown, false));
+    assert!(actions(&mut node).is_empty(), "late news");
+    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(id, Whither::Unknown, true));
+    let sought = actions(&mut node);
+    assert!(matches!(sought[..], [Action::Resolve { .. }]), "{sought:?}");
+    node.on_resolved(NOW, LookupId(1), nobody());
+    assert!(!exception(&actions(&mut node)).unknown, "it refused both");
+}
+
+#[test]
+fn a_hop_that_never_left_goes_to_another_instance_however_often_it_was_sent() {
+    let mut node = node(Policy::default());
+    let (.., first) = handing(&mut node);
+    let pause_us = 2 * Policy::default().accept_timeout_us;
+    let again = |node: &mut Node, times| {
+        node.on_timeout(NOW.after(times * pause_us));
+        asked(&actions(node)).pop().expect("it is sent again").2
+    };
+    let (second, third) = (again(&mut node, 1), again(&mut node, 2));
+    for receipt in [first, second, third] {
+        node.on_undelivered(NOW.after(3 * pause_us), receipt, Undelivered::Unreachable);
+    }
+    let sought = actions(&mut node);
+    assert!(matches!(sought[..], [Action::Resolve { .. }]), "{sought:?}");
+    node.on_resolved(NOW.after(3 * pause_us), LookupId(1), Ok(instance(3)));
+    let gone = sent(&actions(&mut node));
+    assert!(matches!(&gone[..], [(NodeId(3), Message::Hop(hop), _)] if hop.duplicate.is_none()), "{gone:?}");
+}
+
+#[test]
+fn a_hop_of_which_one_copy_left_may_have_been_done() {
+    let mut node = node(Policy::default());
+    let (.., receipt) = handing(&mut node);
+    node.on_undelivered(NOW, receipt, Undelivered::Lost);
+    let second = asked(&actions(&mut node)).pop().unwrap().2;
+    node.on_undelivered(NOW, second, Undelivered::Unreachable);
+    assert!(exception(&actions(&mut node)).unknown);
+}
+
+#[test]
+fn a_node_that_says_that_a_service_is_elsewhere_has_not_done_what_was_lost_before_either() {
+    let mut node = node(Policy::default());
+    let (chain, _, receipt) = handing(&mut node);
+    node.on_undelivered(NOW, receipt, Undelivered::Lost);
+    assert_eq!(asked(&actions(&mut node)).len(), 1, "it is sent again");
+    node.on_message(NOW, &node_ref(2), Message::HopElsewhere(key(chain, 1), Whither::Unknown));
+    actions(&mut node);
+    node.on_resolved(NOW, LookupId(1), Ok(instance(3)));
+    let gone = sent(&actions(&mut node));
+    assert!(matches!(&gone[..], [(NodeId(3), Message::Hop(hop), _)] if hop.duplicate.is_none()), "{gone:?}");
 }

@@ -1,7 +1,7 @@
 //! Services that listen to the sub-chains with which they answered.
 
 use catena_core::{Action, Policy};
-use catena_wire::{Hop, Message};
+use catena_wire::{Hop, Message, Part};
 
 use super::*;
 
@@ -38,4 +38,30 @@ pub(crate) fn who_listens_to_what_has_ended_takes_no_room_from_who_listens_yet()
         node.on_message(at, &node_ref(3), Message::SubChainEnded(hop(number, 1).key));
     }
     assert!(hears(&mut node, at, 1), "it was forgotten for those that are over");
+}
+
+/// The chain around a sub-chain goes on at the step at which that has ended, and counts its own answers.
+#[test]
+fn answers_of_one_number_and_step_are_kept_apart_if_one_is_a_sub_chains() {
+    let mut node = node(Policy::default());
+    let session = arrived(&mut node, Box::new(Hop { stack: vec![heard(5)], ..*hop(1, 2) }));
+    let last = Turn { emits: vec![Value::null(); 5], end: Some(Ok(Value::null())), ..Turn::default() };
+    node.on_turn(NOW, session, Ok(last), 1);
+    let resumed = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Resume { session, .. } | Action::CheckCode { session, .. } => Some(session),
+        _ => None,
+    });
+    node.on_turn(NOW, resumed.unwrap(), Ok(Turn { emits: vec![Value::null()], ..Turn::default() }), 1);
+    actions(&mut node);
+    let again = |node: &mut Node, times| {
+        node.on_timeout(NOW.after(times * Policy::default().accept_timeout_us));
+        let fourth = sent(&actions(node)).into_iter().filter_map(|(to, message, _)| match message {
+            Message::Partial { number: 4, .. } => Some(to.0),
+            _ => None,
+        });
+        fourth.collect::<Vec<_>>()
+    };
+    assert_eq!(again(&mut node, 1), [5, 9], "the creator's, and the origin's");
+    node.on_message(NOW, &node_ref(5), Message::Received(hop(1, 2).key, Part::ToCreator { number: 4, to: 1 }));
+    assert_eq!(again(&mut node, 2), [9]);
 }

@@ -3,7 +3,7 @@
 pub(crate) mod basics;
 mod detached;
 pub(crate) mod duplicates;
-mod elsewhere;
+pub(crate) mod elsewhere;
 pub(crate) mod forged;
 pub(crate) mod listening;
 mod oversize;
@@ -162,6 +162,24 @@ fn handing(node: &mut Node) -> (ChainId, SessionId, Receipt) {
 
 fn key(chain: ChainId, step: u32) -> StepKey {
     StepKey { chain, branch: Branch::root(), step }
+}
+
+/// The frame of a chain around one that began at step 1, to which the service at that node listens. The former has emitted 4 answers.
+fn heard(creator: u64) -> catena_wire::Frame {
+    catena_wire::Frame {
+        code: CODE,
+        call: 0,
+        step: 1,
+        emitted: 4,
+        creator: (*node_ref(creator)).clone(),
+        service: "s".into(),
+        catch: None,
+        hears: true,
+        limits: StepLimits::UNCHANGED,
+        continuation_bytes: 0,
+        uncertain: false,
+        continuation: Bytes::new(),
+    }
 }
 
 fn hop(number: u64, step: u32) -> Box<Hop> {

@@ -137,21 +137,7 @@ fn an_answer_too_large_for_a_link_takes_the_place_of_the_end_that_counts_it() {
 #[test]
 fn an_answer_of_a_sub_chain_that_cannot_reach_its_creator_ends_the_whole() {
     let mut node = node(Policy::default());
-    let frame = catena_wire::Frame {
-        code: CODE,
-        call: 0,
-        step: 1,
-        emitted: 4,
-        creator: (*node_ref(5)).clone(),
-        service: "s".into(),
-        catch: None,
-        hears: true,
-        limits: StepLimits::UNCHANGED,
-        continuation_bytes: 0,
-        uncertain: false,
-        continuation: Bytes::new(),
-    };
-    let session = arrived(&mut node, Box::new(Hop { stack: vec![frame], ..*hop(1, 2) }));
+    let session = arrived(&mut node, Box::new(Hop { stack: vec![heard(5)], ..*hop(1, 2) }));
     let turn = Turn { emits: vec![Value::null()], calls: vec![call(0, "there"), call(1, "there")], ..Turn::default() };
     node.on_turn(NOW, session, Ok(turn), 1);
     let receipt = partials(&actions(&mut node)).remove(0);

@@ -23,7 +23,7 @@ fn partial(chain: ChainId, number: u32, to: u32) -> Message {
 /// Whether the node has said that it keeps this answer.
 fn keeps(node: &mut Node, message: Message) -> bool {
     node.on_message(NOW, &node_ref(2), message);
-    let kept = |message: &Message| matches!(message, Message::Received(_, Part::Partial(_)));
+    let kept = |message: &Message| matches!(message, Message::Received(_, Part::Partial(_) | Part::ToCreator { .. }));
     sent(&actions(node)).iter().any(|(_, message, _)| kept(message))
 }
 

@@ -1,6 +1,6 @@
 //! What is over does not go on: not at a node where it was given up, which may have it, nor at one that did not hear the first time.
 
-use catena_core::Undelivered;
+use catena_core::{Action, Undelivered};
 use catena_wire::{Fault, Part, names};
 
 use super::*;
@@ -135,4 +135,44 @@ fn a_node_that_is_gone_is_told_more_and_more_seldom_and_not_for_ever() {
         }
     }
     assert!((8..=12).contains(&told.len()) && told.last() < Some(&61), "{told:?}");
+}
+
+/// It was overtaken by the end: what the chain started and did not await goes on.
+#[test]
+pub(crate) fn a_heartbeat_after_a_chain_has_ended_by_itself_is_told_that_it_is_over() {
+    for cancelled in [false, true] {
+        let mut node = node(Policy::default());
+        let (chain, ..) = handing(&mut node);
+        node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+        match cancelled {
+            true => node.cancel(NOW, chain),
+            false => node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None)))),
+        }
+        node.on_timeout(NOW.after(1_000_000));
+        actions(&mut node);
+        let beat = Message::Heartbeat(key(chain, 1), (*node_ref(3)).clone(), Vec::new());
+        node.on_message(NOW.after(1_000_000), &node_ref(3), beat);
+        node.on_timeout(NOW.after(2_000_000));
+        let told: Vec<_> = sent(&actions(&mut node)).into_iter().filter(|(to, ..)| *to == NodeId(3)).collect();
+        let is_cancel = matches!(&told[..], [(_, Message::Cancel(_), _)]);
+        let is_over = matches!(&told[..], [(_, Message::Over(chains), _)] if *chains == [chain]);
+        assert!(if cancelled { is_cancel } else { is_over }, "{told:?}");
+    }
+}
+
+#[test]
+fn a_chain_that_is_over_stops_where_it_runs_and_calls_that_it_did_not_await_go_on() {
+    let mut node = node(Policy::default());
+    let session = arrived(&mut node, hop(1, 1));
+    let chain = hop(1, 1).key.chain;
+    node.on_message(NOW, &node_ref(9), Message::Over(vec![chain]));
+    assert!(actions(&mut node).contains(&Action::Discard(session)) && node.load().0 == 0);
+
+    let session = arrived(&mut node, hop(2, 1));
+    let ends = Turn { calls: vec![call(0, "there")], end: Some(Ok(Value::null())), ..Turn::default() };
+    node.on_turn(NOW, session, Ok(ends), 1);
+    actions(&mut node);
+    node.on_message(NOW, &node_ref(9), Message::Over(vec![hop(2, 1).key.chain]));
+    let said = sent(&actions(&mut node));
+    assert!(said.is_empty() && node.load().1 == 1, "{said:?}");
 }
