@@ -65,7 +65,8 @@ impl Chains {
         hosts: Vec<Arc<NodeRef>>,
     ) {
         // It may also have gone on here, after another node was taken for lost.
-        let here = chain.origin == ground.me.id && runs_here(ground, chain);
+        let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
+        let here = chain.origin == ground.me.id && ground.dedup.of_chain(chain).any(|(_, record)| runs(record));
         match ending {
             Ending::Cut => self.stop(ground, Party::Own, chain, hosts),
             Ending::Last | Ending::Unknown if here => self.stop(ground, Party::Own, chain, hosts),
@@ -80,7 +81,7 @@ impl Chains {
         // The end is an implicit acknowledgement of a hop from here that has not been acknowledged yet.
         self.implicit_ack(ground, chain.origin, &StepKey { chain, branch: Branch::root(), step: u32::MAX });
         let mut next = ground.dedup.release(chain);
-        next.extend(ground.relays.hosts(chain));
+        next.extend(ground.relays.take_hosts(chain));
         next.sort_by_key(|node| node.id);
         next.dedup_by_key(|node| node.id);
         for node in next.iter().filter(|node| ![ground.me.id, chain.origin].contains(&node.id)) {
@@ -95,12 +96,18 @@ impl Chains {
             return;
         }
         let (by, strays) = (ground.bringer_of(chain), ground.fences.given_up(chain));
-        if runs_here(ground, chain) {
+        if self.runs_here(ground, chain) {
             return self.stop(ground, by, chain, strays);
         }
         if !strays.is_empty() && ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             self.tell_stopped(ground, chain, strays);
         }
+    }
+
+    /// Whether the chain is here, and not only a copy of it until the next node is known to have it.
+    fn runs_here(&self, ground: &Ground, chain: ChainId) -> bool {
+        let mut sessions = ground.dedup.of_chain(chain).filter_map(|(_, record)| self.get(record.session()?));
+        sessions.any(|activation| !matches!(activation.phase, Phase::HandingOff(_)))
     }
 
     /// The latest step of a chain among its sessions at this node.
@@ -164,8 +171,4 @@ impl Chains {
             }
         }
     }
-}
-
-fn runs_here(ground: &Ground, chain: ChainId) -> bool {
-    ground.dedup.of_chain(chain).any(|(_, record)| matches!(record, StepRecord::Running { .. }))
 }

@@ -121,7 +121,8 @@ impl Codes {
         for source in sources {
             let known =
                 fetch.asked_before.contains(&source.id) || fetch.sources.iter().any(|(known, _)| known.id == source.id);
-            if !known && fetch.asked_before.len() + fetch.sources.len() < SOURCES_MAX {
+            let new = fetch.sources.iter().filter(|(_, times)| *times == 0).count();
+            if !known && fetch.asked_before.len() + new < SOURCES_MAX {
                 fetch.sources.push_back((source, 0));
             }
         }
@@ -134,23 +135,21 @@ impl Codes {
         if let Some(Asked::Node(before)) = fetch.asked.take() {
             self.asked.remove(&(before, code));
         }
-        fetch.source = fetch.sources.pop_front();
-        match fetch.source.as_mut() {
-            Some((source, times)) => {
-                *times += 1;
-                fetch.asked = Some(Asked::Node(source.id));
-                self.asked.insert((source.id, code));
-                if !fetch.asked_before.contains(&source.id) {
-                    fetch.asked_before.push(source.id);
-                }
-                let receipt = Receipt::WantCode(Wanted { code, from: source.id });
-                out.send(source, Message::WantCode(code), receipt, Urgency::Now);
+        let all_asked = fetch.sources.front().is_none_or(|(_, times)| *times > 0);
+        if all_asked && self.has_registry && !fetch.registry_tried {
+            (fetch.source, fetch.asked, fetch.registry_tried) = (None, Some(Asked::Registry), true);
+            out.ask(Action::FetchCode(code));
+        } else {
+            fetch.source = fetch.sources.pop_front();
+            let Some((source, times)) = &mut fetch.source else { return self.finish(code) };
+            *times += 1;
+            fetch.asked = Some(Asked::Node(source.id));
+            self.asked.insert((source.id, code));
+            if !fetch.asked_before.contains(&source.id) {
+                fetch.asked_before.push(source.id);
             }
-            None if self.has_registry && !fetch.registry_tried => {
-                (fetch.asked, fetch.registry_tried) = (Some(Asked::Registry), true);
-                out.ask(Action::FetchCode(code));
-            }
-            None => return self.finish(code),
+            let receipt = Receipt::WantCode(Wanted { code, from: source.id });
+            out.send(source, Message::WantCode(code), receipt, Urgency::Now);
         }
         self.timers.set(code, now.after(policy.code_fetch_timeout_us));
         Vec::new()
@@ -167,14 +166,27 @@ impl Codes {
 
     /// A function has come, perhaps from a node that was asked before and is late. Only the repository accepts one that it did not ask for.
     pub(crate) fn came(&mut self, out: &mut Outbox, me: NodeId, from: NodeId, code: Hash, bytes: Bytes) {
-        let awaited =
-            !self.stores(code) && self.fetches.get(&code).is_some_and(|fetch| fetch.asked_before.contains(&from));
+        let awaited = self.is_asked(code, Asked::Node(from)) || self.is_late(code, from);
         if awaited {
             self.store(code);
         }
         if awaited || self.repository.as_ref().is_some_and(|repository| repository.id == me) {
             out.ask(Action::StoreCode { code, bytes });
         }
+    }
+
+    /// Whether a source sends this function that was asked before and not heard. It has had its turn then; whoever is being asked now, and is not waited for any
+    /// more, comes next, should the bytes be wrong.
+    fn is_late(&mut self, code: Hash, from: NodeId) -> bool {
+        let Some(fetch) = self.fetches.get_mut(&code).filter(|fetch| fetch.asked != Some(Asked::Store)) else {
+            return false;
+        };
+        let late = fetch.sources.iter().position(|(source, times)| source.id == from && *times > 0);
+        if let Some(late) = late {
+            fetch.sources.remove(late);
+            fetch.source.take().into_iter().for_each(|source| fetch.sources.push_front(source));
+        }
+        late.is_some()
     }
 
     /// The registry has said what it has of a function. Returns whether others are to be asked.
@@ -300,6 +312,9 @@ mod tests {
         codes.ask_next(now, &mut out, code, &policy);
         codes.came(&mut out, NodeId(1), NodeId(8), code, Bytes::new());
         assert!(codes.stores(code), "from the one that was asked before, and is late");
+        codes.ask_next(now, &mut out, code, &policy);
+        codes.came(&mut out, NodeId(1), NodeId(8), code, Bytes::new());
+        assert!(codes.awaits(code, NodeId(9)), "it sent something else, and the other one has its turn");
     }
 
     #[test]

@@ -76,15 +76,16 @@ impl Delivery {
         self.attempts
     }
 
-    /// It is sent now. Returns how long ago it was first sent, microseconds.
+    /// It is sent now. Returns its age.
     pub(crate) fn send(&mut self, now: Time) -> u64 {
         self.attempts = self.attempts.saturating_add(1);
-        now.since(*self.first_sent_at.get_or_insert(now))
+        self.first_sent_at.get_or_insert(now);
+        self.age_us(now)
     }
 
-    /// How long ago it was first sent, microseconds.
+    /// How long ago it was first sent, microseconds; 0 only if it is sent for the first time.
     pub(crate) fn age_us(&self, now: Time) -> u64 {
-        self.first_sent_at.map_or(0, |at| now.since(at))
+        self.first_sent_at.map_or(0, |at| now.since(at).max(u64::from(self.attempts > 1)))
     }
 
     /// All nodes that may have it.

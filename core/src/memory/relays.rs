@@ -86,6 +86,12 @@ impl Relays {
         }
     }
 
+    /// The nodes from which heartbeats of this chain came, to be told that it is over: each is told once for what it said, so that two entries of one chain
+    /// do not tell each other for ever.
+    pub(crate) fn take_hosts(&mut self, chain: ChainId) -> Vec<Arc<NodeRef>> {
+        self.heard.remove(&chain).map(|nodes| nodes.into_values().collect()).unwrap_or_default()
+    }
+
     /// The nodes from which heartbeats of this chain came.
     pub(crate) fn hosts(&self, chain: ChainId) -> Vec<Arc<NodeRef>> {
         self.heard.get(&chain).map(|nodes| nodes.values().cloned().collect()).unwrap_or_default()

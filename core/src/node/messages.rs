@@ -1,12 +1,13 @@
 //! Messages from other nodes, brought to the part that they concern.
 
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 use catena_wire::{Encoded, End, Message, NodeRef, Part, StepKey};
 
 use super::Node;
 use crate::{
     Action, Receipt, Time, Urgency,
     calls::{ReplyTo, Request},
+    origin::Ending,
 };
 
 impl Node {
@@ -30,6 +31,7 @@ impl Node {
             Message::Refused(key, why) => chains.hop_refused(ground, from.id, &key, why),
             Message::Partial { key, number, value, to } => {
                 chains.implicit_ack(ground, from.id, &key);
+                let awaited = origin.awaits(key.chain);
                 // What comes from this node itself cannot be sent again, and always finds room.
                 let room = (from.id != ground.me.id).then_some(ground.room);
                 let kept = if to == 0 {
@@ -39,6 +41,10 @@ impl Node {
                 } else {
                     ground.listeners.on_partial(&mut ground.out, &key, to, number, value, room, &ground.policy)
                 };
+                // The end was here before: this was the last answer that it counts.
+                if awaited && !origin.awaits(key.chain) {
+                    chains.chain_ended(ground, key.chain, Ending::Last, Vec::new());
+                }
                 if kept {
                     self.received(from, key, Part::answer(number, to));
                 }

@@ -176,3 +176,46 @@ fn a_chain_that_is_over_stops_where_it_runs_and_calls_that_it_did_not_await_go_o
     let said = sent(&actions(&mut node));
     assert!(said.is_empty() && node.load().1 == 1, "{said:?}");
 }
+
+#[test]
+fn an_entry_tells_those_that_it_has_heard_of_once_that_a_chain_is_over() {
+    let mut node = node(Policy::default());
+    let mine = hop(1, 4).key;
+    let beat = Message::Heartbeat(mine.clone(), (*node_ref(3)).clone(), Vec::new()).encode();
+    node.on_message(NOW, &node_ref(3), Message::Relay { to: NodeId(9), head: beat.head.to_vec(), tail: beat.tail });
+    actions(&mut node);
+    for times in 0..3 {
+        node.on_message(NOW, &node_ref(9), Message::Over(vec![mine.chain]));
+        node.on_timeout(NOW.after(1_000_000));
+        let told: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(to, ..)| to).collect();
+        assert_eq!(told, if times == 0 { vec![NodeId(3)] } else { Vec::new() }, "two entries tell each other");
+    }
+}
+
+/// The acceptance of its hop was lost, and its end came by another link.
+#[test]
+fn a_chain_that_has_ended_further_on_is_not_cancelled_there() {
+    let mut node = node(Policy::default());
+    let session = arrived(&mut node, hop(1, 1));
+    node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    actions(&mut node);
+    let chain = hop(1, 1).key.chain;
+    node.learn("there", instance(2));
+    node.on_message(NOW, &node_ref(9), Message::Over(vec![chain]));
+    assert_eq!((stopped(&mut node, chain), node.load().0), (Vec::new(), 0));
+}
+
+#[test]
+fn a_chain_whose_end_was_here_before_its_last_answer_is_over_with_that() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    let early = catena_wire::End { emitted: 1, ..end(key(chain, 1), None) };
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(early)));
+    let answer = Message::Partial { key: key(chain, 1), number: 0, value: Value::null(), to: 0 };
+    node.on_message(NOW, &node_ref(2), answer);
+    node.on_timeout(NOW.after(1_000_000));
+    let over = |(to, message, _)| to == NodeId(2) && message == Message::Over(vec![chain]);
+    assert!(sent(&actions(&mut node)).into_iter().any(over));
+}
