@@ -24,7 +24,6 @@ use catena::{
 };
 use held::HeldPort;
 use relay::Relay;
-use serde_bytes::ByteBuf;
 
 /// More than a frame, less than a piece.
 const MEDIUM: usize = 100_000;
