@@ -299,8 +299,9 @@ mod tests {
         codes.want(now, &mut out, code, (SessionId(1), by), [node(8), node(9)], &policy);
         let mut asked = Vec::new();
         let given_up = loop {
-            asked.extend(codes.asked.first().map(|(node, _)| node.0));
-            assert_eq!(codes.link_lost(NodeId(*asked.last().unwrap()), &policy), [code]);
+            let source = codes.asked.first().map_or(0, |(node, _)| node.0);
+            asked.push(source);
+            assert_eq!(codes.link_lost(NodeId(source), &policy), [code]);
             let given_up = codes.ask_next(now, &mut out, code, &policy);
             if !given_up.is_empty() {
                 break given_up;
