@@ -135,12 +135,13 @@ impl Codes {
         if let Some(Asked::Node(before)) = fetch.asked.take() {
             self.asked.remove(&(before, code));
         }
-        let all_asked = fetch.sources.front().is_none_or(|(_, times)| *times > 0);
-        if all_asked && self.has_registry && !fetch.registry_tried {
+        let least_asked = fetch.sources.iter().enumerate().min_by_key(|(_, (_, times))| *times);
+        let (at, times) = least_asked.map_or((0, u8::MAX), |(at, (_, times))| (at, *times));
+        if times > 0 && self.has_registry && !fetch.registry_tried {
             (fetch.source, fetch.asked, fetch.registry_tried) = (None, Some(Asked::Registry), true);
             out.ask(Action::FetchCode(code));
         } else {
-            fetch.source = fetch.sources.pop_front();
+            fetch.source = fetch.sources.remove(at);
             let Some((source, times)) = &mut fetch.source else { return self.finish(code) };
             *times += 1;
             fetch.asked = Some(Asked::Node(source.id));
@@ -155,8 +156,24 @@ impl Codes {
         Vec::new()
     }
 
-    /// Nothing was heard of the source that was asked: it may be asked again, after all others.
-    fn unheard(&mut self, code: Hash, policy: &Policy) {
+    /// Nothing will be heard of the source that was asked, whose link has broken or could not be made. Returns whether another is to be asked now; if all have
+    /// been, they are asked again after a pause, in which links may come back.
+    pub(crate) fn unheard(&mut self, now: Time, code: Hash, policy: &Policy) -> bool {
+        self.requeue(code, policy);
+        let Some(fetch) = self.fetches.get_mut(&code) else { return false };
+        if let Some(Asked::Node(before)) = fetch.asked.take() {
+            self.asked.remove(&(before, code));
+        }
+        let again = !fetch.sources.is_empty() && fetch.sources.iter().all(|(_, times)| *times > 0);
+        let pauses = again && (fetch.registry_tried || !self.has_registry);
+        if pauses {
+            self.timers.set(code, now.after(policy.accept_timeout_us.max(1)));
+        }
+        !pauses
+    }
+
+    /// The source that was asked may be asked again, after all others.
+    fn requeue(&mut self, code: Hash, policy: &Policy) {
         if let Some(fetch) = self.fetches.get_mut(&code)
             && let Some((source, times)) = fetch.source.take().filter(|(_, times)| *times < policy.hop_attempts_max)
         {
@@ -175,18 +192,22 @@ impl Codes {
         }
     }
 
-    /// Whether a source sends this function that was asked before and not heard. It has had its turn then; whoever is being asked now, and is not waited for any
-    /// more, comes next, should the bytes be wrong.
+    /// Whether a source sends this function that was asked before and not heard. It has had its turn then. Who is being asked now is not waited for any more, and
+    /// keeps its turn, should the bytes be wrong.
     fn is_late(&mut self, code: Hash, from: NodeId) -> bool {
         let Some(fetch) = self.fetches.get_mut(&code).filter(|fetch| fetch.asked != Some(Asked::Store)) else {
             return false;
         };
         let late = fetch.sources.iter().position(|(source, times)| source.id == from && *times > 0);
-        if let Some(late) = late {
-            fetch.sources.remove(late);
-            fetch.source.take().into_iter().for_each(|source| fetch.sources.push_front(source));
+        let Some(late) = late else { return false };
+        fetch.sources.remove(late);
+        if let Some((source, times)) = fetch.source.take() {
+            fetch.sources.push_back((source, times.saturating_sub(1)));
         }
-        late.is_some()
+        if fetch.asked == Some(Asked::Registry) {
+            fetch.registry_tried = false;
+        }
+        true
     }
 
     /// The registry has said what it has of a function. Returns whether others are to be asked.
@@ -236,7 +257,7 @@ impl Codes {
     /// A function whose source is late: the next one is to be asked.
     pub(crate) fn take_late(&mut self, now: Time, policy: &Policy) -> Option<Hash> {
         let code = self.timers.take_due(now)?;
-        self.unheard(code, policy);
+        self.requeue(code, policy);
         Some(code)
     }
 
@@ -253,11 +274,11 @@ impl Codes {
     }
 
     /// The link to a node has broken: what it was sent may not have arrived, and what it was asked for must be asked of another.
-    pub(crate) fn link_lost(&mut self, node: NodeId, policy: &Policy) -> Vec<Hash> {
+    pub(crate) fn link_lost(&mut self, now: Time, node: NodeId, policy: &Policy) -> Vec<Hash> {
         let (low, high) = ((node, Hash([0; 32])), (node, Hash([0xff; 32])));
         self.sent.extract_if(low..=high, |_| true).for_each(drop);
-        let unheard: Vec<Hash> = self.asked.range(low..=high).map(|(_, code)| *code).collect();
-        unheard.iter().for_each(|code| self.unheard(*code, policy));
+        let mut unheard: Vec<Hash> = self.asked.range(low..=high).map(|(_, code)| *code).collect();
+        unheard.retain(|code| self.unheard(now, *code, policy));
         unheard
     }
 }
@@ -283,7 +304,9 @@ mod tests {
                 }
             }
             assert!(
-                codes.stores(code) && codes.link_lost(NodeId(9), &policy).is_empty() && codes.next_timeout().is_none()
+                codes.stores(code)
+                    && codes.link_lost(now, NodeId(9), &policy).is_empty()
+                    && codes.next_timeout().is_none()
             );
             assert!(codes.want(now, &mut out, code, (SessionId(2), by), [], &policy).is_empty(), "it is on its way");
             assert_eq!(codes.finish(code), [SessionId(1), SessionId(2)]);
@@ -297,19 +320,24 @@ mod tests {
         let (mut codes, policy, now) = (Codes::default(), Policy::default(), Time::default());
         let (mut out, code, by) = (Outbox::new(node(1)), Hash([7; 32]), Party::Node(NodeId(2)));
         codes.want(now, &mut out, code, (SessionId(1), by), [node(8), node(9)], &policy);
-        let mut asked = Vec::new();
+        let (mut asked, mut at) = (Vec::new(), now);
         let given_up = loop {
             let source = codes.asked.first().map_or(0, |(node, _)| node.0);
             asked.push(source);
-            assert_eq!(codes.link_lost(NodeId(source), &policy), [code]);
-            let given_up = codes.ask_next(now, &mut out, code, &policy);
+            let mut next = codes.link_lost(at, NodeId(source), &policy);
+            if next.is_empty() {
+                at = at.after(policy.accept_timeout_us);
+                next.extend(codes.take_late(at, &policy));
+            }
+            assert_eq!(next, [code]);
+            let given_up = codes.ask_next(at, &mut out, code, &policy);
             if !given_up.is_empty() {
                 break given_up;
             }
         };
         assert_eq!((asked, given_up), (alloc::vec![8, 9, 8, 9, 8, 9], alloc::vec![SessionId(1)]));
         codes.want(now, &mut out, code, (SessionId(1), by), [node(8), node(9)], &policy);
-        codes.link_lost(NodeId(8), &policy);
+        codes.link_lost(now, NodeId(8), &policy);
         codes.ask_next(now, &mut out, code, &policy);
         codes.came(&mut out, NodeId(1), NodeId(8), code, Bytes::new());
         assert!(codes.stores(code), "from the one that was asked before, and is late");
@@ -319,21 +347,36 @@ mod tests {
     }
 
     #[test]
+    fn wrong_bytes_of_a_late_source_cost_the_registry_nothing() {
+        let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });
+        let (mut codes, policy, now) = (Codes::default(), Policy::default(), Time::default());
+        let (mut out, code, by) = (Outbox::new(node(1)), Hash([7; 32]), Party::Node(NodeId(2)));
+        codes.set_registry();
+        codes.want(now, &mut out, code, (SessionId(1), by), [node(8)], &policy);
+        assert_eq!(codes.link_lost(now, NodeId(8), &policy), [code]);
+        codes.ask_next(now, &mut out, code, &policy);
+        assert!(codes.is_asked(code, Asked::Registry), "before any node a second time");
+        codes.came(&mut out, NodeId(1), NodeId(8), code, Bytes::new());
+        assert!(codes.stores(code) && codes.ask_next(now, &mut out, code, &policy).is_empty());
+        assert!(codes.is_asked(code, Asked::Registry));
+    }
+
+    #[test]
     fn a_link_that_breaks_concerns_the_functions_only_that_its_node_was_asked_for() {
         let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });
         let (mut codes, policy, now) = (Codes::default(), Policy::default(), Time::default());
         let mut out = Outbox::new(node(1));
         for code in 0..100 {
-            let sources = [node(u64::from(code) + 10), node(9)];
+            let sources = [node(u64::from(code) + 10), node(9), node(8)];
             codes.want(now, &mut out, Hash([code; 32]), (SessionId(1), Party::Node(NodeId(2))), sources, &policy);
         }
         assert_eq!(
-            (codes.link_lost(NodeId(10), &policy), codes.link_lost(NodeId(9), &policy)),
+            (codes.link_lost(now, NodeId(10), &policy), codes.link_lost(now, NodeId(9), &policy)),
             (alloc::vec![Hash([0; 32])], alloc::vec![])
         );
         codes.ask_next(now, &mut out, Hash([0; 32]), &policy);
         assert_eq!(
-            (codes.link_lost(NodeId(10), &policy), codes.link_lost(NodeId(9), &policy)),
+            (codes.link_lost(now, NodeId(10), &policy), codes.link_lost(now, NodeId(9), &policy)),
             (alloc::vec![], alloc::vec![Hash([0; 32])])
         );
         (0..100).for_each(|code| drop(codes.finish(Hash([code; 32]))));

@@ -27,7 +27,7 @@ impl Node {
             ground.directory.forget_node(&mut ground.out, node);
             ground.parties.link_lost(node);
             ground.outgoing.link_lost(now, node, &ground.policy);
-            for code in ground.codes.link_lost(node, &ground.policy) {
+            for code in ground.codes.link_lost(now, node, &ground.policy) {
                 this.chains.ask_for_code(ground, code);
             }
             this.sets.link_lost(ground, node);
@@ -68,7 +68,9 @@ impl Node {
                     result_too_large(ground, &to, id, bytes, bytes_max);
                 }
                 (Receipt::WantCode(wanted), _) if ground.codes.awaits(wanted.code, wanted.from) => {
-                    node.chains.ask_for_code(ground, wanted.code);
+                    if ground.codes.unheard(now, wanted.code, &ground.policy) {
+                        node.chains.ask_for_code(ground, wanted.code);
+                    }
                 }
                 (Receipt::Beat(key), Undelivered::Unreachable | Undelivered::Lost) => {
                     node.chains.origin_unreached(ground, &key);
