@@ -106,8 +106,6 @@ bugs! {
     CancelNotPassedOn,
     /// A cancellation is sent once, whether or not it arrives.
     CancelSentOnce,
-    /// A heartbeat that comes after its chain has ended by itself is answered with a cancellation.
-    LateBeatCancels,
     /// That a service is elsewhere is taken for the answer to a call that was sent again meanwhile.
     LateNewsCounts,
     /// The entry node of a chain does not remember where it was heard of.

@@ -170,8 +170,8 @@ impl Origin {
         self.chains.get(&chain).map(|started| started.liveness.hosts()).unwrap_or_default()
     }
 
-    /// A heartbeat. If the chain was begun here and has ended, that node has not heard so, and is told again. A chain that has ended by itself is over: calls that
-    /// it did not await go on.
+    /// A heartbeat. If the chain was begun here and has ended, that node has not heard so, and is told again to stop it: it may be on another way than the one that
+    /// has ended the chain, and about to hand it on.
     pub(crate) fn on_heartbeat(
         &mut self,
         ground: &mut Ground,
@@ -182,12 +182,7 @@ impl Origin {
     ) {
         let (chain, me) = (key.chain, ground.me.id);
         if chain.origin == me && from.id != me && !self.awaits(chain) {
-            // Step 0 is that of a right to reply to a call, for whose replies nobody waits.
-            let unwanted = key.step == 0 || ground.fences.is_stopped(chain, me);
-            match unwanted || bug!(ground.policy, LateBeatCancels) {
-                true => ground.answer_cancelled(chain, [from.clone()]),
-                false => ground.over.tell(ground.now, &mut ground.out, from, chain, &ground.policy),
-            }
+            ground.answer_cancelled(chain, [from.clone()]);
         }
         self.seen(ground, key, Some(&Arc::new(host)), Some(open));
     }

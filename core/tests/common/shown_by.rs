@@ -64,7 +64,6 @@ pub(crate) const fn shown_by(bug: Bug) -> (Suite, &'static str) {
         | Bug::StrangersReceive
         | Bug::CancelNotPassedOn
         | Bug::CancelSentOnce
-        | Bug::LateBeatCancels
         | Bug::LateNewsCounts
         | Bug::StraysGoOn
         | Bug::EntryForgetsHosts

@@ -137,27 +137,15 @@ fn a_node_that_is_gone_is_told_more_and_more_seldom_and_not_for_ever() {
     assert!((8..=12).contains(&told.len()) && told.last() < Some(&61), "{told:?}");
 }
 
-/// It was overtaken by the end: what the chain started and did not await goes on.
 #[test]
-pub(crate) fn a_heartbeat_after_a_chain_has_ended_by_itself_is_told_that_it_is_over() {
-    for cancelled in [false, true] {
-        let mut node = node(Policy::default());
-        let (chain, ..) = handing(&mut node);
-        node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
-        match cancelled {
-            true => node.cancel(NOW, chain),
-            false => node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None)))),
-        }
-        node.on_timeout(NOW.after(1_000_000));
-        actions(&mut node);
-        let beat = Message::Heartbeat(key(chain, 1), (*node_ref(3)).clone(), Vec::new());
-        node.on_message(NOW.after(1_000_000), &node_ref(3), beat);
-        node.on_timeout(NOW.after(2_000_000));
-        let told: Vec<_> = sent(&actions(&mut node)).into_iter().filter(|(to, ..)| *to == NodeId(3)).collect();
-        let is_cancel = matches!(&told[..], [(_, Message::Cancel(_), _)]);
-        let is_over = matches!(&told[..], [(_, Message::Over(chains), _)] if *chains == [chain]);
-        assert!(if cancelled { is_cancel } else { is_over }, "{told:?}");
-    }
+fn a_heartbeat_after_the_end_of_its_chain_is_told_to_stop() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None))));
+    actions(&mut node);
+    let beat = Message::Heartbeat(key(chain, 1), (*node_ref(3)).clone(), Vec::new());
+    node.on_message(NOW, &node_ref(3), beat);
+    assert_eq!(stopped(&mut node, chain), [NodeId(3)]);
 }
 
 #[test]
