@@ -92,14 +92,14 @@ impl Chains {
     /// Once the chain is over, it must not go on here, by another way than the one that has ended it, nor at a node that was given up, which may still have it,
     /// or find it in its socket when it wakes.
     fn stop_strays(&mut self, ground: &mut Ground, chain: ChainId) {
-        if bug!(ground.policy, StraysGoOn) {
+        let (runs, strays) = (self.runs_here(ground, chain), ground.fences.given_up(chain));
+        if (!runs && strays.is_empty()) || bug!(ground.policy, StraysGoOn) {
             return;
         }
-        let (by, strays) = (ground.bringer_of(chain), ground.fences.given_up(chain));
-        if self.runs_here(ground, chain) {
-            return self.stop(ground, by, chain, strays);
-        }
-        if !strays.is_empty() && ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
+        let by = ground.bringer_of(chain);
+        if runs {
+            self.stop(ground, by, chain, strays);
+        } else if ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             self.tell_stopped(ground, chain, strays);
         }
     }

@@ -138,7 +138,7 @@ impl Chains {
         match anyones.or_else(|| self.handing(key, from.id)) {
             Some(session) => self.hand_over(ground, session),
             // The acceptance comes too late: the chain was stopped, and that node does not know it.
-            None if ground.fences.is_stopped(key.chain, ground.me.id) => {
+            None if ground.fences.is_stopped(key.chain, ground.me.id) && from.id != key.chain.origin => {
                 ground.answer_cancelled(key.chain, [from.clone()]);
             }
             None => {}

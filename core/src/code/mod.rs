@@ -183,7 +183,7 @@ impl Codes {
 
     /// A function has come, perhaps from a node that was asked before and is late. Only the repository accepts one that it did not ask for.
     pub(crate) fn came(&mut self, out: &mut Outbox, me: NodeId, from: NodeId, code: Hash, bytes: Bytes) {
-        let awaited = self.is_asked(code, Asked::Node(from)) || self.is_late(code, from);
+        let awaited = self.is_asked(code, Asked::Node(from)) || self.accept_late(code, from);
         if awaited {
             self.store(code);
         }
@@ -192,9 +192,9 @@ impl Codes {
         }
     }
 
-    /// Whether a source sends this function that was asked before and not heard. It has had its turn then. Who is being asked now is not waited for any more, and
-    /// keeps its turn, should the bytes be wrong.
-    fn is_late(&mut self, code: Hash, from: NodeId) -> bool {
+    /// Takes the function from this source, if it is one that was asked before and not heard, and has now had its turn. Who is being asked now is not waited for
+    /// any more, and keeps its turn, should the bytes be wrong.
+    fn accept_late(&mut self, code: Hash, from: NodeId) -> bool {
         let Some(fetch) = self.fetches.get_mut(&code).filter(|fetch| fetch.asked != Some(Asked::Store)) else {
             return false;
         };

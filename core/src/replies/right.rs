@@ -413,7 +413,6 @@ impl Rights {
     }
 }
 
-/// The first key of a call's rights, for a range over them; the keys of later calls follow.
 fn over() -> Exception {
     let why = "the right to reply is over: the caller has gone, cancelled or run out of time; stop here";
     Exception::new(names::CANCELLED, Fault::Caller, why)
