@@ -1,7 +1,7 @@
 //! Stopping a chain (rpc-chains section 6), and releasing one that is over: both follow the pointers that it left behind, along every branch.
 
 use alloc::{sync::Arc, vec::Vec};
-use catena_wire::{Branch, ChainId, NodeId, NodeRef, StepKey};
+use catena_wire::{ChainId, NodeId, NodeRef, StepKey};
 
 use super::{
     Chains,
@@ -65,11 +65,10 @@ impl Chains {
         hosts: Vec<Arc<NodeRef>>,
     ) {
         // It may also have gone on here, after another node was taken for lost.
-        let runs = |record: &StepRecord| matches!(record, StepRecord::Running { .. });
-        let here = chain.origin == ground.me.id && ground.dedup.of_chain(chain).any(|(_, record)| runs(record));
+        let here = || chain.origin == ground.me.id && ground.dedup.runs(chain);
         match ending {
             Ending::Cut => self.stop(ground, Party::Own, chain, hosts),
-            Ending::Last | Ending::Unknown if here => self.stop(ground, Party::Own, chain, hosts),
+            Ending::Unknown if here() => self.stop(ground, Party::Own, chain, hosts),
             Ending::Last => self.over(ground, chain),
             Ending::Early | Ending::Unknown => {}
         }
@@ -77,9 +76,8 @@ impl Chains {
 
     /// The chain is over: payloads that answer repeats of its steps are released, here and at every node that it went to from here.
     pub(crate) fn over(&mut self, ground: &mut Ground, chain: ChainId) {
+        self.hand_over_all(ground, chain);
         self.stop_strays(ground, chain);
-        // The end is an implicit acknowledgement of a hop from here that has not been acknowledged yet.
-        self.implicit_ack(ground, chain.origin, &StepKey { chain, branch: Branch::root(), step: u32::MAX });
         let mut next = ground.dedup.release(chain);
         next.extend(ground.relays.take_hosts(chain));
         next.sort_by_key(|node| node.id);
@@ -92,7 +90,7 @@ impl Chains {
     /// Once the chain is over, it must not go on here, by another way than the one that has ended it, nor at a node that was given up, which may still have it,
     /// or find it in its socket when it wakes.
     fn stop_strays(&mut self, ground: &mut Ground, chain: ChainId) {
-        let (runs, strays) = (self.runs_here(ground, chain), ground.fences.given_up(chain));
+        let (runs, strays) = (ground.dedup.runs(chain), ground.fences.given_up(chain));
         if (!runs && strays.is_empty()) || bug!(ground.policy, StraysGoOn) {
             return;
         }
@@ -102,12 +100,6 @@ impl Chains {
         } else if ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
             self.tell_stopped(ground, chain, strays);
         }
-    }
-
-    /// Whether the chain is here, and not only a copy of it until the next node is known to have it.
-    fn runs_here(&self, ground: &Ground, chain: ChainId) -> bool {
-        let mut sessions = ground.dedup.of_chain(chain).filter_map(|(_, record)| self.get(record.session()?));
-        sessions.any(|activation| !matches!(activation.phase, Phase::HandingOff(_)))
     }
 
     /// The latest step of a chain among its sessions at this node.

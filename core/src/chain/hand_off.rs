@@ -2,7 +2,9 @@
 
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Encoded, Exception, Hash, LeavingHop, NodeId, NodeRef, Outcome, StepKey, Value, Whither, names};
+use catena_wire::{
+    ChainId, Encoded, Exception, Hash, LeavingHop, NodeId, NodeRef, Outcome, StepKey, Value, Whither, names,
+};
 
 use super::{
     Chains,
@@ -154,6 +156,13 @@ impl Chains {
         for session in self.handing_up_to(key) {
             self.hand_over(ground, session);
         }
+    }
+
+    /// The chain is over: an implicit acknowledgement of all its hops from here. Whether another way of it still runs at the next node is that node's to find out.
+    pub(super) fn hand_over_all(&mut self, ground: &mut Ground, chain: ChainId) {
+        let mut sessions: Vec<_> = ground.dedup.of_chain(chain).filter_map(|(_, record)| record.session()).collect();
+        sessions.retain(|session| matches!(self.get(*session).map(|it| &it.phase), Some(Phase::HandingOff(_))));
+        sessions.into_iter().for_each(|session| self.hand_over(ground, session));
     }
 
     fn hand_over(&mut self, ground: &mut Ground, session: SessionId) {

@@ -288,6 +288,11 @@ impl DedupTable {
         }
     }
 
+    /// Whether a step of the chain is here, and not over.
+    pub(crate) fn runs(&self, chain: ChainId) -> bool {
+        self.of_chain(chain).any(|(_, record)| record.session().is_some())
+    }
+
     /// Drops the payloads of a chain's finished steps; that they were done stays known. Returns the nodes to which the chain went from them.
     pub(crate) fn release(&mut self, chain: ChainId) -> Vec<Arc<NodeRef>> {
         let mut next = Vec::new();

@@ -1,7 +1,7 @@
 //! What is over does not go on: not at a node where it was given up, which may have it, nor at one that did not hear the first time.
 
 use catena_core::{Action, Undelivered};
-use catena_wire::{Fault, Part, names};
+use catena_wire::{Fault, Listener, Merge, Part, names};
 
 use super::*;
 
@@ -180,18 +180,23 @@ fn an_entry_tells_those_that_it_has_heard_of_once_that_a_chain_is_over() {
     }
 }
 
-/// The acceptance of its hop was lost, and its end came by another link.
+/// The acceptance of its hop was lost, and its end came by another link: the hop is not sent again, and the next node is told that the chain is over.
 #[test]
 fn a_chain_that_has_ended_further_on_is_not_cancelled_there() {
-    let mut node = node(Policy::default());
-    let session = arrived(&mut node, hop(1, 1));
-    node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
-    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
-    actions(&mut node);
-    let chain = hop(1, 1).key.chain;
-    node.learn("there", instance(2));
-    node.on_message(NOW, &node_ref(9), Message::Over(vec![chain]));
-    assert_eq!((stopped(&mut node, chain), node.load().0), (Vec::new(), 0));
+    let chain = hop(1, 2).key.chain;
+    let merge = Merge { host: (*node_ref(9)).clone(), at: key(chain, 1), listener: Listener::Origin };
+    let branch = StepKey { branch: Branch::root().child(1).unwrap(), ..key(chain, 2) };
+    for hop in [*hop(1, 2), Hop { key: branch, merge: Some(merge), ..*hop(1, 2) }] {
+        let mut node = node(Policy::default());
+        let session = arrived(&mut node, Box::new(hop));
+        node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
+        node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+        actions(&mut node);
+        node.on_message(NOW, &node_ref(9), Message::Over(vec![chain]));
+        node.on_timeout(NOW.after(5_000_000));
+        let said: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(to, message, _)| (to, message)).collect();
+        assert_eq!((said, node.load().0), (vec![(NodeId(2), Message::Over(vec![chain]))], 0));
+    }
 }
 
 #[test]
