@@ -159,9 +159,12 @@ impl Chains {
     }
 
     /// The chain is over: an implicit acknowledgement of all its hops from here. Whether another way of it still runs at the next node is that node's to find out.
+    /// A split is none: its branches begin here once it is acknowledged, so it is no way by which the chain has ended.
     pub(super) fn hand_over_all(&mut self, ground: &mut Ground, chain: ChainId) {
+        let hop =
+            |phase: &Phase| matches!(phase, Phase::HandingOff(hand_off) if matches!(hand_off.cargo, Cargo::Call(_)));
         let mut sessions: Vec<_> = ground.dedup.of_chain(chain).filter_map(|(_, record)| record.session()).collect();
-        sessions.retain(|session| matches!(self.get(*session).map(|it| &it.phase), Some(Phase::HandingOff(_))));
+        sessions.retain(|session| self.get(*session).is_some_and(|activation| hop(&activation.phase)));
         sessions.into_iter().for_each(|session| self.hand_over(ground, session));
     }
 

@@ -288,7 +288,7 @@ impl DedupTable {
         }
     }
 
-    /// Whether a step of the chain is here, and not over.
+    /// Whether a chain has a session here.
     pub(crate) fn runs(&self, chain: ChainId) -> bool {
         self.of_chain(chain).any(|(_, record)| record.session().is_some())
     }

@@ -1,6 +1,6 @@
 //! What is over does not go on: not at a node where it was given up, which may have it, nor at one that did not hear the first time.
 
-use catena_core::{Action, Undelivered};
+use catena_core::{Action, GuestSplit, Undelivered};
 use catena_wire::{Fault, Listener, Merge, Part, names};
 
 use super::*;
@@ -197,6 +197,25 @@ fn a_chain_that_has_ended_further_on_is_not_cancelled_there() {
         let said: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(to, message, _)| (to, message)).collect();
         assert_eq!((said, node.load().0), (vec![(NodeId(2), Message::Over(vec![chain]))], 0));
     }
+}
+
+/// Its branches begin once it is acknowledged, and would run on.
+#[test]
+fn a_split_that_is_being_handed_off_is_stopped_when_its_chain_is_over() {
+    let mut node = node(Policy::default());
+    node.learn("merge", instance(3));
+    let session = arrived(&mut node, hop(1, 1));
+    let split = GuestSplit { call: 4, count: 2, at: Some("merge".into()), line: 7, column: 1 };
+    node.on_turn(NOW, session, Ok(Turn { splits: vec![split], ..Turn::default() }), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    actions(&mut node);
+    let chain = hop(1, 1).key.chain;
+    node.on_message(NOW, &node_ref(9), Message::Over(vec![chain]));
+    let said = actions(&mut node);
+    let begun = said.iter().any(|action| matches!(action, Action::Branch { .. }));
+    let cancelled =
+        sent(&said).into_iter().any(|(to, message, _)| to == NodeId(3) && message == Message::Cancel(chain));
+    assert!(!begun && cancelled && node.load().0 == 0, "{said:?}");
 }
 
 #[test]
