@@ -25,10 +25,10 @@ pub(crate) struct Terms {
     /// On whose behalf services are called, as they understand it: JSON, @FILE, or - for standard input
     #[arg(long, value_name = "JSON", value_hint = ValueHint::Other, allow_negative_numbers = true)]
     credentials: Option<String>,
-    /// How long it may take, when debugging each call: 500ms, 60s, 2m
+    /// How long it may take: 500ms, 60s, 2m, up to the 10m that nodes allow; when debugging, each call, up to 24h
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = duration)]
     timeout: Duration,
-    /// How many calls may be made, with those of chains that services answer with
+    /// How many calls may be made, with those of chains that services answer with, up to the 2,000 that nodes allow
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     hops_max: u32,
 }

@@ -23,7 +23,7 @@ const CLOSE_GRACE: Duration = Duration::from_millis(1_000);
 const EXAMPLES: &str = "\
 Examples:
   catena gateway --offer 'photos/*' --origin http://127.0.0.1:8000
-  catena gateway --offer probe.mtv/echo --function tour=examples/tour.ts --files ./page
+  catena gateway --offer probe.mtv/echo --function tour=examples/tour.ts
   curl -N http://127.0.0.1:7480/call/probe.mtv/echo -H 'accept: text/event-stream' --json '\"hello\"'
 
 In a page:
