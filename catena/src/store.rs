@@ -36,12 +36,14 @@ impl Store {
         Self { bytes_max, folder: None, inner: Mutex::default() }
     }
 
-    /// A store that keeps its functions in this folder, which is created if need be. Removes files whose content does not match their name. Blocks on the disk.
+    /// A store that keeps its functions in this folder, which is created if need be. Removes files whose content does not match their name, and those half
+    /// written. Blocks on the disk.
     ///
     /// # Errors
     /// The folder cannot be made or read.
     pub(crate) fn open(bytes_max: usize, folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
+        remove_parts(folder)?;
         let mut store = Self::new(bytes_max);
         for (path, hash) in kept(folder)? {
             let whole = fs::metadata(&path).is_ok_and(|found| found.len() <= bytes_max as u64);
@@ -139,6 +141,19 @@ fn kept(folder: &Path) -> io::Result<Vec<(PathBuf, Hash)>> {
     Ok(found.into_iter().map(|(_, path, hash)| (path, hash)).collect())
 }
 
+/// Removes what was being written when a process ended.
+fn remove_parts(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)?.take(FILES_MAX) {
+        let entry = entry?;
+        let name = entry.file_name();
+        let part = name.to_str().and_then(|name| name.rsplit_once('.'));
+        if part.is_some_and(|(name, process)| hash_of(name).is_some() && process.parse::<u32>().is_ok()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
 fn name_of(hash: Hash) -> String {
     blake3::Hash::from_bytes(hash.0).to_hex().to_string()
 }
@@ -177,10 +192,12 @@ mod tests {
         // Another program writes there: a file whose content does not match its name is not loaded, and a file that is not a function's is left alone.
         fs::write(folder.path().join(name_of(second.0)), "other").unwrap();
         fs::write(folder.path().join("notes"), "mine").unwrap();
+        let part = folder.path().join(format!("{}.77", name_of(first.0)));
+        fs::write(&part, "11").unwrap();
         let store = Store::open(8, folder.path()).unwrap();
         assert_eq!(store.get(second.0), None);
         assert!(store.get(third.0).is_some() && folder.path().join("notes").exists());
-        assert!(!folder.path().join(name_of(second.0)).exists());
+        assert!(!folder.path().join(name_of(second.0)).exists() && !part.exists());
         let smaller = Store::open(3, folder.path()).unwrap();
         assert!(smaller.get(third.0).is_none());
     }

@@ -26,10 +26,12 @@ pub(crate) fn next(why: &Exception) -> String {
         names::BAD_PARAMETERS => "give the function what its message asks for",
         names::NODE_UNREACHABLE => "the call was not made: see that the node is up (`catena ls`), then run it again",
         names::NODE_LOST | names::CHAIN_LOST => {
-            "the last step may have taken effect: look at the last host of the path before running it again"
+            "the last step may have taken effect: look at the last host of the path, or else at the node that serves the call, before running it again"
         }
         names::CANCELLED => "run it again when it may go on; what the steps before did stays done",
-        names::DEADLINE_EXCEEDED => "allow more with --timeout; --explain shows where the time goes",
+        names::DEADLINE_EXCEEDED => {
+            "allow more with --timeout; of a chain, `catena run --explain` shows where the time goes"
+        }
         names::HOP_BUDGET_EXCEEDED => "look for a loop in the function, or allow more with --hops-max",
         names::LIMIT_EXCEEDED => {
             "let the function use less; of two limits the lower one holds: the node's, which its owner sets under [limits], and one given to this run, such as --events-max"

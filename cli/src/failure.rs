@@ -19,7 +19,7 @@ pub(crate) enum Failure {
     Own(Box<Own>),
     /// The chain or call ended with an exception.
     Threw(Box<Threw>),
-    /// Somebody pressed Ctrl-C, or sent SIGTERM.
+    /// Somebody pressed Ctrl-C, sent SIGTERM, or closed the terminal.
     Interrupted,
     /// Whoever read standard output has gone: there is nobody to talk to.
     ReaderGone,

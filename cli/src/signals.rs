@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM, as events; and how nodes are closed at them.
+//! Ctrl-C, SIGTERM and SIGHUP, as events; and how nodes are closed at them.
 
 use std::time::Duration;
 
@@ -15,10 +15,12 @@ const CLOSE_GRACE: Duration = Duration::from_millis(1_000);
 /// How long closing may take in all.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_800);
 
-/// Both signals. From its making on they no longer end the process by themselves.
+/// These signals. From its making on they no longer end the process by themselves.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// `None` if whoever started this process wants it to outlive its terminal (`nohup`).
+    hang_up: Option<Signal>,
 }
 
 impl Signals {
@@ -27,14 +29,17 @@ impl Signals {
         let listen = |kind| {
             signal(kind).map_err(|why| Failure::cannot_start(format!("signals cannot be heard: {why}"), "try again"))
         };
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+        let hang_up = if outlives_terminal() { None } else { Some(listen(SignalKind::hangup())?) };
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())?, hang_up })
     }
 
-    /// Waits for the next of either. Cancel-safe.
+    /// Waits for the next of them. Cancel-safe.
     pub(crate) async fn next(&mut self) {
+        let Self { interrupt, terminate, hang_up } = self;
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            Some(_) = async { hang_up.as_mut()?.recv().await } => {}
         }
     }
 
@@ -61,4 +66,12 @@ impl Signals {
         };
         self.unless(in_time).await
     }
+}
+
+/// Whether SIGHUP was ignored when this process began; a handler of our own would undo that.
+fn outlives_terminal() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 != 0)
 }

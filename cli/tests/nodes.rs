@@ -28,6 +28,20 @@ fn dev_starts_says_ready_and_ends_on_ctrl_c() {
 }
 
 #[test]
+fn dev_ends_when_its_terminal_is_closed_unless_it_is_to_outlive_it() {
+    let dev = ["dev", "--port-base", "0", "--no-shape", "--json"];
+    let server = Server::start_through(&["env", "--default-signal=HUP"], &dev);
+    server.ready();
+    assert_eq!(server.end_by("HUP"), Some(0));
+    let server = Server::start_through(&["nohup"], &dev);
+    server.ready();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 1, 1, "{ignored}");
+    assert_eq!(server.end_by("TERM"), Some(0));
+}
+
+#[test]
 fn dev_keeps_the_users_folder_and_shows_a_table() {
     let folder = folder();
     let root = folder.path().join("sites");

@@ -210,11 +210,12 @@ impl Ground {
         self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
     }
 
-    /// Tells each of these nodes that nobody waits for this chain or call any more, until it has heard it.
+    /// Tells each of these nodes that nobody waits for this chain or call any more, until it has heard it, or all that it could stop has run out of time: a node
+    /// that wakes from a long stop goes on with what it was doing.
     pub(crate) fn tell_cancelled(&mut self, chain: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
-        let until = self.now.after(self.policy.step_record_ttl_us);
+        let until = self.now.after(self.policy.budget_max.time_left_us());
         for node in nodes {
             let (key, part) = (StepKey::first(chain), Part::Cancel(node.id));
             // It has been told, and is told again until it has heard.

@@ -31,8 +31,17 @@ type Linked = (Arc<NodeRef>, Arc<Link>);
 struct Passed {
     /// Nodes that are said to serve the name, but did not answer or could not be reached.
     silent: Vec<String>,
+    /// Nodes that are said to serve the name, and do not.
+    wrong: Vec<String>,
     /// Resolvers that failed.
     faults: Vec<String>,
+}
+
+/// Why a node that is said to serve a name does not take its messages.
+enum Absent {
+    /// It does not answer, or is another node than was meant.
+    Silent,
+    ServesItNot,
 }
 
 impl Shell {
@@ -88,9 +97,10 @@ impl Shell {
                     continue;
                 }
                 match self.visit(service, &location, resolver.is_trusted()).await {
-                    Some(entry) if avoid.contains(&entry.node.id) => passed.silent.push(entry.node.name),
-                    Some(entry) => return Ok(self.instance_with_proxy(&entry, answer.ttl).await),
-                    None => passed.silent.push(name_of(&location)),
+                    Ok(entry) if avoid.contains(&entry.node.id) => passed.silent.push(entry.node.name),
+                    Ok(entry) => return Ok(self.instance_with_proxy(&entry, answer.ttl).await),
+                    Err(Absent::Silent) => passed.silent.push(name_of(&location)),
+                    Err(Absent::ServesItNot) => passed.wrong.push(name_of(&location)),
                 }
             }
         }
@@ -127,24 +137,29 @@ impl Shell {
         })
     }
 
-    /// What the node at this location says of itself. `None`: no node is there, it is another one, or it does not serve this.
-    async fn visit(self: &Arc<Self>, service: &str, location: &Location, trusted: bool) -> Option<ServiceEntry> {
+    /// What the node at this location says of itself.
+    async fn visit(
+        self: &Arc<Self>,
+        service: &str,
+        location: &Location,
+        trusted: bool,
+    ) -> Result<ServiceEntry, Absent> {
         let (address, run) = match location {
-            Location::Known(entry) => return Some((**entry).clone()),
+            Location::Known(entry) => return Ok((**entry).clone()),
             Location::At { address, run, .. } => (address, *run),
         };
         if self.me.address.as_ref() == Some(address) {
-            return None;
+            return Err(Absent::ServesItNot);
         }
         if trusted {
             self.dials.tell(address);
         }
-        let link = self.link_at(address, run).await?;
-        let node = self.peer_of(&link).await?;
+        let link = self.link_at(address, run).await.ok_or(Absent::Silent)?;
+        let node = self.peer_of(&link).await.ok_or(Absent::Silent)?;
         if run.is_some_and(|run| run != node.id) {
-            return None;
+            return Err(Absent::Silent);
         }
-        self.peers.entry(service, node.id)
+        self.peers.entry(service, node.id).ok_or(Absent::ServesItNot)
     }
 
     /// A link with whoever listens at an address that others have named; `run` is the run of the node that is meant, if it is known.
@@ -174,6 +189,13 @@ impl Shell {
             let nodes = passed.silent.join(", ");
             let message = format!(
                 "{service} is served by {nodes}, where {host} gets no answer{also}; nothing was done; check that it is up and not overloaded, then run again"
+            );
+            return Exception::new(names::NODE_UNREACHABLE, Fault::Network, message);
+        }
+        if !passed.wrong.is_empty() {
+            let nodes = passed.wrong.join(", ");
+            let message = format!(
+                "{service} is said to be served by {nodes}, which answers {host} and does not serve it{also}; nothing was done; `catena resolve {service}` shows who says so"
             );
             return Exception::new(names::NODE_UNREACHABLE, Fault::Network, message);
         }

@@ -88,11 +88,12 @@ enum Whereabouts {
 }
 
 fn whereabouts(call: &FoundCall, services: Option<&[ServiceEntry]>) -> Whereabouts {
-    let (Some(services), Target::Literal(target)) = (services, &call.target) else { return Whereabouts::Unknown };
+    let Target::Literal(target) = &call.target else { return Whereabouts::Unknown };
     let Some((service, function)) = target.split_once('/') else {
         let (what, help) = (format!("{target:?} is not of the form service/function"), "write it so".to_owned());
         return Whereabouts::Missing { what, help };
     };
+    let Some(services) = services else { return Whereabouts::Unknown };
     let otherwise = "`catena ls` shows every service with its functions";
     let Some(entry) = services.iter().find(|entry| entry.service == service) else {
         let known = services.iter().map(|entry| entry.service.as_str());

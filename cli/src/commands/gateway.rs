@@ -39,7 +39,7 @@ fn more_help() -> String {
 ///
 /// Offers nothing but what is named here, to no pages but its own and those of the origins named here. A browser that leaves cancels what it asked for. It
 /// speaks plain HTTP: beyond this machine, put a server that speaks HTTPS before it. The word `ready` comes on standard output when it is open; it runs
-/// until Ctrl-C or SIGTERM.
+/// until Ctrl-C, SIGTERM or SIGHUP.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = more_help())]
 pub(crate) struct GatewayArgs {

@@ -33,7 +33,7 @@ fn more_help() -> String {
 
 /// Start a node from a TOML file
 ///
-/// It runs until Ctrl-C or SIGTERM, then closes its links cleanly; a second signal ends it at once. The word `ready` comes on standard
+/// It runs until Ctrl-C, SIGTERM or SIGHUP, then closes its links cleanly; a second signal ends it at once. The word `ready` comes on standard
 /// output when it has started. Nodes to join that are down are tried again.
 #[derive(Debug, Args)]
 #[command(after_help = more_help())]

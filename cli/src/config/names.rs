@@ -3,7 +3,7 @@
 use std::{net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
 
 use catena::{Names, Resolver, directory::ResolveError};
-use catena_etcd::{EtcdConfig, EtcdResolver, WELL_KNOWN};
+use catena_etcd::{EtcdConfig, EtcdResolver, WELL_KNOWN, is_endpoint};
 use catena_multicast::{MulticastConfig, MulticastResolver};
 use catena_names_file::FileResolver;
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,12 @@ impl NamesTable {
             let message = "where etcd is can only be found by multicast";
             let help = "name an endpoint, such as http://10.0.0.5:2379, or add multicast = true";
             return Err(text.mistake(found.span(), message, help));
+        }
+        if let Some(found) = self.etcd.as_ref()
+            && let Some(wrong) = found.get_ref().iter().find(|endpoint| !is_endpoint(endpoint))
+        {
+            let message = format!("{wrong:?} is no endpoint of etcd");
+            return Err(text.mistake(found.span(), message, "write it as http://10.0.0.5:2379"));
         }
         let mut multicast = MulticastConfig::default();
         put(&mut multicast.interface, self.multicast_interface);

@@ -208,6 +208,7 @@ fn how_services_are_found_is_said_once_and_in_an_order() {
     );
     check(&with("multicast_port = 7"), "3:18", &["without multicast", "add multicast = true"]);
     check(&with("etcd = []"), "3:8", &["only be found by multicast", "http://10.0.0.5:2379"]);
+    check(&with("etcd = [\"h:1\"]"), "3:8", &["\"h:1\" is no endpoint", "http://10.0.0.5:2379"]);
     check(&with("order = [\"mesh\", \"file\"]"), "3:18", &["file is to be asked", "add `file`"]);
     check(&with("order = [\"mesh\", \"mesh\"]"), "3:18", &["mesh is there twice"]);
     check(&with("multicast = true\norder = [\"mesh\"]"), "4:9", &["multicast is there", "never be asked"]);

@@ -171,6 +171,10 @@ impl Server {
         signal(self.child.as_ref().unwrap(), name);
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     /// Its first line, as JSON: with `--json` it says that it is ready, and where.
     #[track_caller]
     pub(crate) fn ready(&self) -> Value {

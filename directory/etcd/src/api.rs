@@ -66,7 +66,10 @@ impl Api {
                 Err(why) => faults.push(format!("{endpoint} does not answer: {}", reason(&why))),
             }
         }
-        Err(ResolveError(format!("etcd: {}; see that it is up, and that `endpoints` names it", faults.join("; "))))
+        Err(ResolveError(format!(
+            "etcd: {}; see that it is up, and that its endpoints are named rightly",
+            faults.join("; ")
+        )))
     }
 
     async fn ask(&self, path: &str, body: &Value) -> Result<Value, ResolveError> {

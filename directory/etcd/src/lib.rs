@@ -119,15 +119,17 @@ fn checked(endpoints: Vec<String>) -> Result<Vec<String>, ResolveError> {
     if endpoints.is_empty() {
         return Err(ResolveError("no endpoint of etcd is named; write one as http://host:2379".into()));
     }
-    for endpoint in &endpoints {
-        let rest = endpoint.strip_prefix("http://");
-        if rest.is_none_or(|rest| {
-            rest.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
-        }) {
-            return Err(ResolveError(format!("{endpoint:?} is no endpoint of etcd; write it as http://host:2379")));
-        }
+    match endpoints.iter().find(|endpoint| !is_endpoint(endpoint)) {
+        Some(wrong) => Err(ResolveError(format!("{wrong:?} is no endpoint of etcd; write it as http://host:2379"))),
+        None => Ok(endpoints),
     }
-    Ok(endpoints)
+}
+
+/// Whether this has the form of an endpoint: `http://host:port`.
+#[must_use]
+pub fn is_endpoint(text: &str) -> bool {
+    let parts = text.strip_prefix("http://").and_then(|rest| rest.rsplit_once(':'));
+    parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

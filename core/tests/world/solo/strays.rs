@@ -126,7 +126,7 @@ fn a_node_that_is_gone_is_told_more_and_more_seldom_and_not_for_ever() {
     actions(&mut node);
     node.forget(NOW, call);
     let mut told = Vec::new();
-    for second in 0..120 {
+    for second in 0..900 {
         let now = NOW.after(second * 1_000_000);
         node.on_timeout(now);
         for (_, message, receipt) in sent(&actions(&mut node)) {
@@ -134,7 +134,8 @@ fn a_node_that_is_gone_is_told_more_and_more_seldom_and_not_for_ever() {
             told.extend((message == Message::Cancel(call)).then_some(second));
         }
     }
-    assert!((8..=12).contains(&told.len()) && told.last() < Some(&61), "{told:?}");
+    // As long as a chain may last: it may be asleep, and go on when it wakes.
+    assert!((20..=30).contains(&told.len()) && (540..601).contains(told.last().unwrap()), "{told:?}");
 }
 
 #[test]
