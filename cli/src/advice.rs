@@ -24,7 +24,9 @@ pub(crate) fn next(why: &Exception) -> String {
         }
         names::UNKNOWN_FUNCTION => "`catena ls` shows every service with its functions",
         names::BAD_PARAMETERS => "give the function what its message asks for",
-        names::NODE_UNREACHABLE => "the call was not made: see that the node is up (`catena ls`), then run it again",
+        names::NODE_UNREACHABLE => {
+            "the call was not made: see that the node is up and serves it (`catena ls`), then run it again"
+        }
         names::NODE_LOST | names::CHAIN_LOST => {
             "the last step may have taken effect: look at the last host of the path, or else at the node that serves the call, before running it again"
         }

@@ -22,7 +22,7 @@ pub(crate) const EXIT_CODES: [(Exit, &str); 6] = [
     (Exit::BadInput, "wrong usage, or an input file, function or JSON that is wrong"),
     (Exit::Unreachable, "the node to connect to cannot be reached"),
     (Exit::CannotStart, "a node cannot start: port in use, wrong configuration"),
-    (Exit::Interrupted, "interrupted (Ctrl-C)"),
+    (Exit::Interrupted, "interrupted (Ctrl-C, SIGTERM, a closed terminal)"),
 ];
 
 /// The table for `--help`.

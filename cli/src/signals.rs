@@ -19,7 +19,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_800);
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` if whoever started this process wants it to outlive its terminal (`nohup`).
+    /// `None` if whoever started this process wants it to outlive its terminal (`nohup`), and once it has come: a shell and the kernel both send it when a
+    /// terminal is closed, and the second is no wish to end at once.
     hang_up: Option<Signal>,
 }
 
@@ -39,7 +40,7 @@ impl Signals {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            Some(_) = async { hang_up.as_mut()?.recv().await } => {}
+            Some(_) = async { hang_up.as_mut()?.recv().await } => *hang_up = None,
         }
     }
 

@@ -32,6 +32,8 @@ fn dev_ends_when_its_terminal_is_closed_unless_it_is_to_outlive_it() {
     let dev = ["dev", "--port-base", "0", "--no-shape", "--json"];
     let server = Server::start_through(&["env", "--default-signal=HUP"], &dev);
     server.ready();
+    // The shell sends it, and then the kernel: the second is not one more Ctrl-C.
+    server.signal("HUP");
     assert_eq!(server.end_by("HUP"), Some(0));
     let server = Server::start_through(&["nohup"], &dev);
     server.ready();

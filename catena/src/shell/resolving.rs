@@ -195,7 +195,7 @@ impl Shell {
         if !passed.wrong.is_empty() {
             let nodes = passed.wrong.join(", ");
             let message = format!(
-                "{service} is said to be served by {nodes}, which answers {host} and does not serve it{also}; nothing was done; `catena resolve {service}` shows who says so"
+                "{service} is said to be served by {nodes}, which answers and does not serve it{also}; nothing was done; `catena resolve {service}` shows who says so"
             );
             return Exception::new(names::NODE_UNREACHABLE, Fault::Network, message);
         }

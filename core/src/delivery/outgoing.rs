@@ -37,6 +37,8 @@ pub(crate) struct Outgoing {
     parcels: BTreeMap<Key, Parcel>,
     keys: BTreeMap<u64, Key>,
     by_node: BTreeSet<(NodeId, u64)>,
+    /// The numbers of those that are cancellations.
+    cancels: BTreeSet<u64>,
     timers: Timers<u64>,
     bytes: usize,
 }
@@ -62,13 +64,18 @@ impl Outgoing {
     /// Keeps a parcel that has just been sent for the first time. False if there is no room for it.
     pub(crate) fn keep(&mut self, now: Time, key: Key, parcel: Parcel, policy: &Policy) -> bool {
         let bytes = parcel.message.bytes();
-        // A peer can name many nodes that are to be told: answers have half of the room for themselves.
-        let crowded = matches!(key.1, Part::Cancel(_)) && self.parcels.len() >= policy.outgoing_max / 2;
-        if crowded || !self.has_room(bytes, policy) {
+        let cancels = matches!(key.1, Part::Cancel(_));
+        if cancels {
+            self.make_room(policy);
+        }
+        if !self.has_room(bytes, policy) {
             return false;
         }
         self.remove(&key);
         self.next += 1;
+        if cancels {
+            self.cancels.insert(self.next);
+        }
         let parcel = Parcel { number: self.next, ..parcel };
         self.timers.set(self.next, now.after(policy.accept_timeout_us.max(1)));
         self.by_node.insert((parcel.to.id, self.next));
@@ -76,6 +83,16 @@ impl Outgoing {
         self.bytes += bytes;
         self.parcels.insert(key, parcel);
         true
+    }
+
+    /// Nodes that are gone for good never acknowledge, and a peer can name many that are to be told: of cancellations, which have half of the room, the one that
+    /// was sent for longest makes room for the next.
+    fn make_room(&mut self, policy: &Policy) {
+        if self.cancels.len() < policy.outgoing_max / 2 {
+            return;
+        }
+        let oldest = self.cancels.first().and_then(|number| self.keys.get(number)).cloned();
+        oldest.iter().for_each(|key| drop(self.remove(key)));
     }
 
     /// All replies under this right with lower numbers have arrived.
@@ -102,6 +119,7 @@ impl Outgoing {
         let parcel = self.parcels.remove(key)?;
         self.timers.clear(&parcel.number);
         self.keys.remove(&parcel.number);
+        self.cancels.remove(&parcel.number);
         self.by_node.remove(&(parcel.to.id, parcel.number));
         self.bytes -= parcel.message.bytes();
         Some(parcel)
@@ -130,8 +148,9 @@ impl Outgoing {
         }
     }
 
-    /// A link has broken, and what was sent over it may be lost. It is sent again soon, but not at once: a flapping link would be flooded.
-    pub(crate) fn link_lost(&mut self, now: Time, node: NodeId, policy: &Policy) {
+    /// A link has broken, and what was sent over it may be lost; or there is a new one, to a node that may have been asleep. All is sent again soon, but not at
+    /// once: a flapping link would be flooded.
+    pub(crate) fn link_changed(&mut self, now: Time, node: NodeId, policy: &Policy) {
         let soon = now.after((policy.accept_timeout_us / 4).max(1));
         for (_, number) in self.by_node.range((node, 0)..=(node, u64::MAX)) {
             if self.timers.at(number).is_none_or(|at| at > soon) {

@@ -16,7 +16,9 @@ impl Node {
     /// `node` is linked from now on: over a network from this address, or, if there is none, from a process of this machine. All nodes of one address have a
     /// common share of what this node takes on; of IPv6 the first 64 bits count.
     pub fn on_linked(&mut self, node: NodeId, address: Option<IpAddr>) {
-        self.ground.parties.linked(node, address);
+        let ground = &mut self.ground;
+        ground.parties.linked(node, address);
+        ground.outgoing.link_changed(ground.now, node, &ground.policy);
     }
 
     /// A link to `node` has broken: what it was asked is lost. Nobody waits for what it asked, unless it is still linked: of two links that both sides dialled
@@ -26,7 +28,7 @@ impl Node {
             let ground = &mut this.ground;
             ground.directory.forget_node(&mut ground.out, node);
             ground.parties.link_lost(node);
-            ground.outgoing.link_lost(now, node, &ground.policy);
+            ground.outgoing.link_changed(now, node, &ground.policy);
             for code in ground.codes.link_lost(now, node, &ground.policy) {
                 this.chains.ask_for_code(ground, code);
             }

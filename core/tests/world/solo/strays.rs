@@ -138,6 +138,46 @@ fn a_node_that_is_gone_is_told_more_and_more_seldom_and_not_for_ever() {
     assert!((20..=30).contains(&told.len()) && (540..601).contains(told.last().unwrap()), "{told:?}");
 }
 
+/// It slept, and goes on with what it was doing.
+#[test]
+fn a_node_that_is_linked_again_is_told_soon() {
+    let mut node = node(Policy::default());
+    let call = node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(60_000_000, 10), None).unwrap();
+    actions(&mut node);
+    node.forget(NOW, call);
+    let mut now = NOW;
+    let mut told = |node: &mut Node, for_s: u64| {
+        let until = now.after(for_s * 1_000_000);
+        let mut times = 0;
+        while now < until {
+            now = now.after(500_000);
+            node.on_timeout(now);
+            times += stopped(node, call).len();
+        }
+        times
+    };
+    assert!(told(&mut node, 300) > 10);
+    while told(&mut node, 1) == 0 {}
+    assert_eq!(told(&mut node, 10), 0, "its turn comes after a long pause");
+    node.on_linked(NodeId(2), None);
+    assert_eq!(told(&mut node, 1), 1);
+}
+
+#[test]
+fn of_cancellations_beyond_half_of_the_room_the_oldest_is_given_up() {
+    let mut node = node(Policy { outgoing_max: 4, ..Policy::default() });
+    let calls = [(); 3].map(|()| {
+        let call = node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(60_000_000, 10), None).unwrap();
+        node.forget(NOW, call);
+        call
+    });
+    actions(&mut node);
+    node.on_timeout(NOW.after(Policy::default().accept_timeout_us));
+    let again = actions(&mut node);
+    let told = |call: &ChainId| sent(&again).iter().any(|(_, message, _)| *message == Message::Cancel(*call));
+    assert_eq!(calls.map(|call| told(&call)), [false, true, true]);
+}
+
 #[test]
 fn a_heartbeat_after_the_end_of_its_chain_is_told_to_stop() {
     let mut node = node(Policy::default());
