@@ -200,6 +200,16 @@ fn ctrl_c_cancels_the_chain_and_says_where_it_was() {
 }
 
 #[test]
+fn what_does_not_come_home_with_a_chain_is_told_to_be_missing() {
+    let server = Server::start(&["dev", "--port-base", "0", "--no-shape", "--json"]);
+    let files = folder();
+    let recording = files.path().join("recording.json");
+    let (child, _folder) = asleep(&server, &["--explain", "--record", recording.to_str().unwrap()]);
+    signal(&child, "INT");
+    end(child).failed(130, &["only its beginning", "where it spent its time is not known"]);
+}
+
+#[test]
 fn a_second_ctrl_c_ends_at_once() {
     let server = Server::start(&["dev", "--port-base", "0", "--no-shape", "--json"]);
     let (mut child, _folder) = asleep(&server, &[]);

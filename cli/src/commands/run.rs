@@ -151,8 +151,12 @@ async fn chain(
     recording.take(replies.recording(), replies.console(), Some(&ended));
     let recorded = output.beside(recording.write(args.record.as_deref()));
     if let (Some(file), Ok(()), false) = (&args.record, &recorded, output.json) {
-        output.talk(&format!("recorded: {}", printable(&file.display().to_string())));
+        let lacks = if recording.end.is_none() { "; only its beginning, since the rest did not come home" } else { "" };
+        output.talk(&format!("recorded: {}{lacks}", printable(&file.display().to_string())));
     }
+    // A chain that is given up keeps its profile where it is.
+    let profiled = replies.trace().iter().map(|step| step.step).max().unwrap_or_default();
+    let cut_off = ended.as_ref().is_err_and(|why| why.unknown) && profiled < replies.last_step();
     let ended = ended.map_err(|exception| {
         // It may have ended by itself before the cancel took effect.
         let cancelled = cancelled && exception.name == catena::exceptions::CANCELLED;
@@ -164,6 +168,9 @@ async fn chain(
         true => tell(ended, &replies, chart.as_ref(), output),
         false => show(ended, chart.as_ref(), output),
     };
+    if args.explain && !output.json && cut_off {
+        output.talk("what came after that did not come home: where it spent its time is not known");
+    }
     told.and(recorded).and(console.close())
 }
 
