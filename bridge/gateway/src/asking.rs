@@ -139,7 +139,7 @@ fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
     if kind.trim().eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let message = format!("the body is {:?}", said.as_deref().unwrap_or("of no type"));
+    let message = said.map_or_else(|| "the body has no type".to_owned(), |said| format!("the body is {said:?}"));
     Err(Problem::caller(StatusCode::UNSUPPORTED_MEDIA_TYPE, "NotJson", message, "send Content-Type: application/json"))
 }
 
