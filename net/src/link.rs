@@ -171,6 +171,11 @@ impl Link {
         }
     }
 
+    /// Waits until the link has ended. Cancel-safe.
+    pub async fn lost(&self) -> &LinkError {
+        self.ended.wait().await
+    }
+
     /// Sends a message: at once if there is room, else as soon as there is.
     ///
     /// If nothing is queued, the bytes go to the socket here, without a task switch; a message that comes right after a row of others goes when the tasks that

@@ -72,6 +72,8 @@ impl Shell {
         }
         drop(core);
         self.post_waiting(&node, Some(link));
+        // What is to be sent to this node again is due sooner now.
+        self.drive();
         self.follow(link, node);
     }
 
@@ -120,9 +122,16 @@ impl Shell {
             why => why,
         })?;
         let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
-        if !self.settings.entry_only {
-            let entries = self.list(peer).await.unwrap_or_default();
-            self.link_with_all(entries).await;
+        let others = async {
+            if !self.settings.entry_only {
+                let entries = self.list(peer).await.unwrap_or_default();
+                self.link_with_all(entries).await;
+            }
+        };
+        // A node that is stopped can keep that waiting for long; the place itself is to be dialled again as soon as it is lost.
+        tokio::select! {
+            () = others => {}
+            _ = link.lost() => {}
         }
         Ok(())
     }
