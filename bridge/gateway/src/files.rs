@@ -57,7 +57,12 @@ impl Files {
     pub(crate) async fn get(&self, path: &str, limits: &Limits, memory: &Memory) -> Result<Response<Body>, Problem> {
         let missing = || {
             let message = format!("there is no file /{path}");
-            Problem::caller(StatusCode::NOT_FOUND, "NotFound", message, "an application begins at GET /, if its folder has an index.html")
+            Problem::caller(
+                StatusCode::NOT_FOUND,
+                "NotFound",
+                message,
+                "an application begins at GET /, if its folder has an index.html",
+            )
         };
         let mut name = percent_decode_str(path).decode_utf8().map_err(|_| missing())?.into_owned();
         if name.is_empty() || name.ends_with('/') {

@@ -108,7 +108,9 @@ async fn open(
     let config = Config { listen, offers, functions, origins, hosts, files, limits };
     Gateway::open(client.clone(), config).await.map_err(|why| {
         let help = match &why {
-            GatewayError::Listen(..) => "name an address of this machine, with a port on which nothing listens: --listen 127.0.0.1:0 (any)",
+            GatewayError::Listen(..) => {
+                "name an address of this machine, with a port on which nothing listens: --listen 127.0.0.1:0 (any)"
+            }
             GatewayError::Files(..) => "name a folder that can be read: --files DIR",
             GatewayError::Twice(_) => "give each another name: --function NAME=FILE",
             GatewayError::Limits(_) => "see the limits under `catena gateway --help`",
