@@ -159,7 +159,7 @@ impl Chains {
     }
 
     /// The chain is over: an implicit acknowledgement of all its hops from here. Whether another way of it still runs at the next node is that node's to find out.
-    /// A split is none: its branches begin here once it is acknowledged, so it is no way by which the chain has ended.
+    /// A split does not count as one: its branches begin here only once it is acknowledged, so the chain cannot have ended by this way.
     pub(super) fn hand_over_all(&mut self, ground: &mut Ground, chain: ChainId) {
         let hop =
             |phase: &Phase| matches!(phase, Phase::HandingOff(hand_off) if matches!(hand_off.cargo, Cargo::Call(_)));
