@@ -4,7 +4,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use catena_core::{Instance, LookupId, Node as Core, Time};
 use catena_directory::{Answer, Location, ResolveError, Resolver};
-use catena_net::{Link, Place, awake};
+use catena_net::{Link, LogLimit, Place, awake};
 use catena_wire::{
     Exception, Fault, INSTANCES_MAX, Message, NodeId, NodeRef, RESOLVERS_MAX, ResolverAnswer, ServiceEntry, Sighting,
     names,
@@ -22,6 +22,9 @@ const VISIT_TIMEOUT: Duration = Duration::from_secs(3);
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most names looked up at one time; further ones wait for their turn.
 pub(super) const LOOKUPS_AT_ONCE_MAX: usize = 64;
+
+/// Limits log lines about failing resolvers, since anyone who names services can cause them.
+static LINES: LogLimit = LogLimit::new();
 
 /// A node, and a link to it.
 type Linked = (Arc<NodeRef>, Arc<Link>);
@@ -87,6 +90,9 @@ impl Shell {
             let answer = match ask(&*resolver, service, avoid).await {
                 Ok(answer) => answer,
                 Err(why) => {
+                    if let Some(left_out) = LINES.pass() {
+                        tracing::warn!(resolver = resolver.name(), %why, left_out, "it cannot say where a service is");
+                    }
                     passed.faults.push(format!("{}: {why}", resolver.name()));
                     continue;
                 }

@@ -160,12 +160,12 @@ impl Asked {
         if !matches!(self.ending, Ending::Dropped) {
             return false;
         }
-        let deadline_ms = self.began_ms + u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let told_ms = self.at_ms + 2 * STRAGGLING_MS_MAX;
         let parents = parents(&self.tree);
         let late = |run: &Run| {
             // A stopped server can be told only when it resumes: by then those that knew of it may have died.
             let asleep_ms = outages.gone_ms(run.node, self.at_ms, run.at_ms);
+            let deadline_ms = self.times_out_ms(parents.iter().copied().chain([run.node]).collect(), outages);
             let is_orphan = parents.iter().any(|node| outages.died(Some(*node), self.began_ms, told_ms + asleep_ms));
             let since_ms = if is_orphan { deadline_ms } else { self.at_ms };
             let untold = run.at_ms <= deadline_ms
@@ -173,6 +173,13 @@ impl Asked {
             !untold && !outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX)
         };
         sent.values().flat_map(|runs| runs.iter()).any(late)
+    }
+
+    /// When the time of this call, or of one that came of it, is out. A call says how much of its time is left, and that does not shrink while the call
+    /// waits at a stopped node.
+    fn times_out_ms(&self, passed: BTreeSet<usize>, outages: &Outages) -> u64 {
+        let at_ms = self.began_ms + u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+        at_ms + passed.into_iter().map(|node| outages.gone_ms(node, self.began_ms, at_ms)).sum::<u64>()
     }
 
     fn describe(&self, tally: &Tally, sent: &BTreeMap<usize, &[Run]>, outages: &Outages) -> String {
