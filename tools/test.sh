@@ -7,17 +7,17 @@
 
 readonly LOG=target/test.log
 
-run_tests() {
+# tested CHOICE...: runs the tests of that choice of packages.
+tested() {
     mkdir -p target
     limited
     # Two for each processor: they mostly wait for processes that they have started.
-    cargo test --locked --release --workspace --lib --bins --tests --no-fail-fast -- \
+    cargo test --locked --release "$@" --lib --bins --tests --no-fail-fast -- \
         --show-output --test-threads "$(($(nproc) * 2))" 2>&1 | tee "$LOG" && return
     awk -f tools/failed.awk "$LOG" "$LOG"
     return 1
 }
 
-# With the tests at once: what those ask of their dependencies would have half of the workspace built a second time.
 # A test that hangs must be named, not found out by whoever waits for all of them.
 limited() {
     local runner
@@ -25,18 +25,22 @@ limited() {
     export "$runner=$PWD/tools/limited.sh"
 }
 
-build_with_tests() { cargo build --locked --release --workspace --lib --bins --tests; }
+# The core's tests take minutes to build, and are built once: with the bugs that some of them put in.
+readonly ALL_BUT_CORE=(--workspace --exclude catena-core)
+readonly CORE=(-p catena-core --features seeded-bugs)
+
+# With the tests at once: what those ask of their dependencies would have half of the workspace built a second time.
+build_with_tests() { cargo build --locked --release "${ALL_BUT_CORE[@]}" --lib --bins --tests; }
 
 begin "make test"
 set_up tests
 step "Building the workspace and its tests (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
     build_with_tests
 # All crates are tested even if one fails: one run shows the whole picture. What tests say shows too: seeds, states, figures.
-step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" run_tests
-# The tests of the tests: each mistake that is put in on purpose must be caught.
-step "Looking for the bugs of a core with seeded bugs" "a bug that nothing catches is named above: the model has lost a promise, or a test its point" \
-    cargo test --locked --release -p catena-core --features seeded-bugs \
-    --test model --test world --test replies --test segments --test messages -- bugs each_mistake --nocapture
+step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" tested "${ALL_BUT_CORE[@]}"
+# Some of these are tests of the tests: each mistake that is put in on purpose must be caught.
+step "Running the tests of the core, in which bugs are put in on purpose" "the failed ones are named above; one alone: cargo test --release ${CORE[*]} NAME" \
+    tested "${CORE[@]}"
 # What threads share of the right to reply, in every order that a few of them can take.
 step "Exploring the right to reply with loom and shuttle" "the way that fails is above; proof/explore" \
     cargo test --locked --release --manifest-path proof/explore/Cargo.toml --target-dir target/explore
