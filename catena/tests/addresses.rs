@@ -1,7 +1,14 @@
-//! What a node tells others of where it is: the address it listens on, or the one that it advertises.
+//! What a node tells others of where it is: the address it listens on, or the one that it advertises; and that a place is dialled for as long as it is joined.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/held.rs"]
+mod held;
+
+use std::time::Duration;
+
 use catena::{Client, NetError, Node, NodeBuilder, Place, Service, StartError};
+use held::HeldPort;
+use tokio::{io::AsyncReadExt, net::TcpListener};
 
 fn node(name: &str) -> NodeBuilder {
     Node::builder(name).service(Service::new(name).function("name", async |name: String| Ok(name)))
@@ -87,5 +94,37 @@ async fn nodes_of_one_host_have_no_tcp_between_them_unless_they_share_nothing() 
         let client = client.connect().await.unwrap();
         assert_eq!(client.call::<_, String>("here", "name", "hello").await.unwrap(), "hello");
         assert_eq!(tcp_links(port), links);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_is_lost_is_dialled_again_although_another_node_does_not_answer() {
+    let port = HeldPort::new();
+    let place = Place::new(port.address.to_string());
+    let at_place = || node("place").listen(&place.address).start();
+    let first = at_place().await.unwrap();
+    let client = Client::builder("client").join(place.clone()).connect().await.unwrap();
+    // The client hears of this one from the first, and whoever dials it gets no answer.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let advertised = silent.local_addr().unwrap().to_string();
+    let other = node("other").listen("127.0.0.1:0").advertise(advertised).join(place.clone());
+    let _other = other.start().await.unwrap();
+    let (mut dialled, _) = silent.accept().await.unwrap();
+
+    let lost = client.known_services().into_iter().find(|entry| entry.service == "place").unwrap();
+    first.close(Duration::from_secs(1)).await;
+    let _second = at_place().await.unwrap();
+    let is_back = |client: &Client| {
+        client.known_services().iter().any(|entry| entry.service == "place" && entry.node.id != lost.node.id)
+    };
+    let linked_again = async {
+        while !is_back(&client) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let given_up = async { while dialled.read(&mut [0; 1024]).await.is_ok_and(|bytes| bytes > 0) {} };
+    tokio::select! {
+        () = linked_again => {}
+        () = given_up => panic!("it was dialled only after the other had not answered"),
     }
 }
