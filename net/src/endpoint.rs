@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::awake;
@@ -54,7 +54,7 @@ struct Hub {
     ticker: Option<Arc<Ticker>>,
     next_id: AtomicU64,
     local_address: Option<SocketAddr>,
-    accepting: Mutex<Option<AbortHandle>>,
+    accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Endpoint {
@@ -84,8 +84,7 @@ impl Endpoint {
             config,
         });
         if let Some(listener) = listener {
-            let task = tokio::spawn(accept(Arc::downgrade(&hub), listener));
-            *lock(&hub.accepting) = Some(task.abort_handle());
+            *lock(&hub.accepting) = Some(tokio::spawn(accept(Arc::downgrade(&hub), listener)));
         }
         Ok(Self { hub })
     }
@@ -168,10 +167,13 @@ impl Endpoint {
     }
 
     /// Stops accepting and dialling, sends what is queued, and closes. Links that have not finished within `grace` are
-    /// cut. Returns when every link's handler call is done.
+    /// cut. Returns when every link's handler call is done, and the address that was listened on is free.
     pub async fn close(&self, grace: Duration) {
-        if let Some(task) = lock(&self.hub.accepting).take() {
+        let accepting = lock(&self.hub.accepting).take();
+        if let Some(task) = accepting {
             task.abort();
+            // The socket lives until the task has been dropped.
+            let _ = task.await;
         }
         lock(&self.hub.registry).closed = true;
         let links = self.links();
