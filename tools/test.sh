@@ -36,10 +36,10 @@ begin "make test"
 set_up tests
 step "Building the workspace and its tests (the first time takes minutes: wasmtime is large)" "correct what the compiler says" \
     build_with_tests
-# All crates are tested even if one fails: one run shows the whole picture. What tests say shows too: seeds, states, figures.
+# All of these crates are tested even if one fails: one run shows the whole picture. What tests say shows too: seeds, states, figures.
 step "Running the tests" "the failed ones are named above; one alone: cargo test --release -p CRATE NAME" tested "${ALL_BUT_CORE[@]}"
 # Some of these are tests of the tests: each mistake that is put in on purpose must be caught.
-step "Running the tests of the core, in which bugs are put in on purpose" "the failed ones are named above; one alone: cargo test --release ${CORE[*]} NAME" \
+step "Running the tests of the core, in which bugs are put in on purpose" "the failed ones are named above (a bug that nothing catches: the model has lost a promise, or a test its point); one alone: cargo test --release ${CORE[*]} NAME" \
     tested "${CORE[@]}"
 # What threads share of the right to reply, in every order that a few of them can take.
 step "Exploring the right to reply with loom and shuttle" "the way that fails is above; proof/explore" \

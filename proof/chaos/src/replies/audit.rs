@@ -177,9 +177,9 @@ impl Asked {
 
     /// When the time of this call, or of one that came of it, is out. A call says how much of its time is left, and that does not shrink while the call
     /// waits at a stopped node.
-    fn times_out_ms(&self, passed: BTreeSet<usize>, outages: &Outages) -> u64 {
+    fn times_out_ms(&self, waited_at: BTreeSet<usize>, outages: &Outages) -> u64 {
         let at_ms = self.began_ms + u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
-        at_ms + passed.into_iter().map(|node| outages.gone_ms(node, self.began_ms, at_ms)).sum::<u64>()
+        at_ms + waited_at.into_iter().map(|node| outages.gone_ms(node, self.began_ms, at_ms)).sum::<u64>()
     }
 
     fn describe(&self, tally: &Tally, sent: &BTreeMap<usize, &[Run]>, outages: &Outages) -> String {
