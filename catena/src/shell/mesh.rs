@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use catena_core::Instance;
+use catena_core::{Instance, Policy};
 use catena_net::{Link, Measured, NetError, Place, awake};
 use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -31,8 +31,9 @@ pub(super) const SERVICES_PER_PEER_MAX: usize = 256;
 pub(super) const LISTING_ENTRIES_MAX: usize = 4_096;
 /// For how long a service counts as one without its proxy after that could not be reached.
 const PROXY_AGAIN: Duration = Duration::from_secs(10);
-/// How often to look for nodes of the mesh that are not linked.
-const ROUND_EVERY: Duration = Duration::from_secs(1);
+/// The shortest and the longest time from one look for nodes of the mesh that are not linked to the next.
+const ROUND_EVERY_MIN: Duration = Duration::from_millis(10);
+const ROUND_EVERY_MAX: Duration = Duration::from_secs(1);
 
 static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -259,7 +260,7 @@ impl Shell {
     /// Keeps this node linked with the mesh for as long as it lives.
     pub(crate) fn keep_joined(self: &Arc<Self>, seeds: Vec<Place>) {
         for seed in seeds {
-            self.runtime.spawn(keep_joined(Arc::downgrade(self), seed));
+            self.runtime.spawn(keep_joined(Arc::downgrade(self), self.settings.round_every, seed));
         }
     }
 }
@@ -268,13 +269,36 @@ fn instance(entry: &ServiceEntry, proxy: Option<Arc<NodeRef>>) -> Instance {
     Instance { node: Arc::new(entry.node.clone()), proxy, kinds: entry.kinds.clone() }
 }
 
+/// How often to look for nodes of the mesh that are not linked: several times before what is under way at one of them counts as silent.
+pub(crate) fn round_every(policy: &Policy) -> Duration {
+    Duration::from_micros(policy.heartbeat_interval_us / 3).clamp(ROUND_EVERY_MIN, ROUND_EVERY_MAX)
+}
+
 /// A task for each seed: one that does not answer delays no other.
-async fn keep_joined(shell: Weak<Shell>, seed: Place) {
+async fn keep_joined(shell: Weak<Shell>, round_every: Duration, seed: Place) {
     loop {
-        tokio::time::sleep(ROUND_EVERY).await;
+        tokio::time::sleep(round_every).await;
         let Some(shell) = shell.upgrade() else { return };
         if let Err(why) = shell.join(&seed).await {
             tracing::debug!(address = %seed.address, %why, "not joined; trying again");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use catena_core::Policy;
+
+    use super::round_every;
+
+    #[test]
+    fn a_place_is_dialled_again_several_times_before_what_is_there_counts_as_silent() {
+        let with = |heartbeat_interval_us| round_every(&Policy { heartbeat_interval_us, ..Policy::default() });
+        assert_eq!(round_every(&Policy::default()), Duration::from_secs(1));
+        assert_eq!(with(300_000), Duration::from_millis(100));
+        assert_eq!(with(u64::MAX), Duration::from_secs(1), "others join at the usual pace");
+        assert_eq!(with(0), Duration::from_millis(10), "not without a pause");
     }
 }
