@@ -15,10 +15,10 @@ pub(crate) struct Outage {
 pub(crate) struct Outages(pub(crate) Vec<Outage>);
 
 impl Outages {
-    /// Milliseconds between these two times for which the node was there.
-    fn awake_ms(&self, node: usize, from_ms: u64, to_ms: u64) -> u64 {
-        let of_node = self.0.iter().filter(|outage| outage.node == node && outage.fault.silences());
-        let times = of_node.map(|it| (it.from_ms.max(from_ms), it.to_ms.min(to_ms)));
+    /// Milliseconds between these two times for which all of these nodes were there.
+    pub(crate) fn awake_ms(&self, nodes: &[usize], from_ms: u64, to_ms: u64) -> u64 {
+        let of_nodes = self.0.iter().filter(|outage| nodes.contains(&outage.node) && outage.fault.silences());
+        let times = of_nodes.map(|it| (it.from_ms.max(from_ms), it.to_ms.min(to_ms)));
         let mut times: Vec<_> = times.filter(|(gone_ms, back_ms)| gone_ms < back_ms).collect();
         times.sort_unstable();
         let mut awake_ms = 0;
@@ -32,7 +32,7 @@ impl Outages {
 
     /// Milliseconds between these two times for which the node was not there.
     pub(crate) fn gone_ms(&self, node: usize, from_ms: u64, to_ms: u64) -> u64 {
-        to_ms.saturating_sub(from_ms) - self.awake_ms(node, from_ms, to_ms.max(from_ms))
+        to_ms.saturating_sub(from_ms) - self.awake_ms(&[node], from_ms, to_ms.max(from_ms))
     }
 
     /// Whether the node, or any if none is named, was out of reach for the whole time between these two.
@@ -49,7 +49,7 @@ impl Outages {
     /// Whether it is excused that what had to stop at `since_ms` had an effect at this node at `at_ms`: within `soon_ms` of its reachable time after
     /// `since_ms`, or after the outage of some node that may have held it.
     pub(crate) fn excuse(&self, node: usize, since_ms: u64, at_ms: u64, soon_ms: u64) -> bool {
-        let is_soon_after = |from_ms| at_ms <= from_ms || self.awake_ms(node, from_ms, at_ms) <= soon_ms;
+        let is_soon_after = |from_ms| at_ms <= from_ms || self.awake_ms(&[node], from_ms, at_ms) <= soon_ms;
         let held = |outage: &&Outage| outage.from_ms <= since_ms.saturating_add(soon_ms) && outage.to_ms <= at_ms;
         is_soon_after(since_ms) || self.0.iter().filter(held).any(|outage| is_soon_after(outage.to_ms))
     }
@@ -83,11 +83,13 @@ mod tests {
     fn times_at_which_a_node_was_gone_do_not_count_however_they_overlap() {
         let gone = |from_ms, to_ms| Outage { fault: Fault::Stop, node: 1, from_ms, to_ms };
         let outages = Outages(vec![gone(20, 40), gone(10, 30), gone(60, 200), Outage { node: 2, ..gone(0, 100) }]);
-        assert_eq!(outages.awake_ms(1, 0, 100), 10 + 20);
-        assert_eq!(outages.awake_ms(3, 0, 100), 100);
-        assert_eq!(outages.awake_ms(1, 70, 100), 0);
-        assert_eq!(outages.awake_ms(1, 0, 5), 5);
-        assert_eq!(outages.awake_ms(1, 300, 310), 10);
+        assert_eq!(outages.awake_ms(&[1], 0, 100), 10 + 20);
+        assert_eq!(outages.awake_ms(&[3], 0, 100), 100);
+        assert_eq!(outages.awake_ms(&[1, 2], 0, 110), 0, "never both");
+        assert_eq!(outages.awake_ms(&[1, 3], 0, 100), 10 + 20);
+        assert_eq!(outages.awake_ms(&[1], 70, 100), 0);
+        assert_eq!(outages.awake_ms(&[1], 0, 5), 5);
+        assert_eq!(outages.awake_ms(&[1], 300, 310), 10);
     }
 
     #[test]

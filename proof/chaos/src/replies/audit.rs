@@ -56,6 +56,15 @@ fn rows(branch: &Branch) -> Vec<(usize, usize)> {
     branch.rows.iter().copied().chain(below).collect()
 }
 
+/// The nodes of the servers from the root to the one that sends this reply, each of which asked the next or delegated to it.
+fn way_to(branch: &Branch, index: usize) -> Option<Vec<usize>> {
+    let below = || branch.delegated.iter().chain(&branch.passed).find_map(|child| way_to(child, index));
+    let is_own = branch.rows.iter().any(|(first, count)| (*first..first + count).contains(&index));
+    let mut way = if is_own { Vec::new() } else { below()? };
+    way.splice(..0, node::number_of(&branch.service));
+    Some(way)
+}
+
 /// The nodes of all servers that asked others.
 fn parents(branch: &Branch) -> BTreeSet<usize> {
     let children = || branch.delegated.iter().chain(&branch.passed);
@@ -154,25 +163,26 @@ impl Asked {
         wrong + usize::from(!agrees)
     }
 
-    /// Whether a reply was sent long after the reader had left. A server whom nobody can tell, since those that knew of it have died or are stopped, may
-    /// go on until the call's time is out, or until they resume.
+    /// Whether a reply was sent long after the reader had left. A server whom nobody can tell, since those that knew of it have died, or are stopped while it
+    /// is there, may go on until the call's time is out, or until both are there.
     fn ran_on(&self, sent: &BTreeMap<usize, &[Run]>, outages: &Outages) -> bool {
         if !matches!(self.ending, Ending::Dropped) {
             return false;
         }
         let told_ms = self.at_ms + 2 * STRAGGLING_MS_MAX;
         let parents = parents(&self.tree);
-        let late = |run: &Run| {
+        let late = |index: usize, run: &Run| {
             // A stopped server can be told only when it resumes: by then those that knew of it may have died.
             let asleep_ms = outages.gone_ms(run.node, self.at_ms, run.at_ms);
             let deadline_ms = self.times_out_ms(parents.iter().copied().chain([run.node]).collect(), outages);
             let is_orphan = parents.iter().any(|node| outages.died(Some(*node), self.began_ms, told_ms + asleep_ms));
             let since_ms = if is_orphan { deadline_ms } else { self.at_ms };
-            let untold = run.at_ms <= deadline_ms
-                && parents.iter().any(|node| outages.gone_since(Some(*node), told_ms, run.at_ms));
+            let hardly_met = |pair: &[usize]| outages.awake_ms(pair, self.at_ms, run.at_ms) <= STRAGGLING_MS_MAX;
+            let untold =
+                run.at_ms <= deadline_ms && way_to(&self.tree, index).is_some_and(|way| way.windows(2).any(hardly_met));
             !untold && !outages.excuse(run.node, since_ms, run.at_ms, STRAGGLING_MS_MAX)
         };
-        sent.values().flat_map(|runs| runs.iter()).any(late)
+        sent.iter().any(|(index, runs)| runs.iter().any(|run| late(*index, run)))
     }
 
     /// When the time of this call, or of one that came of it, is out. A call says how much of its time is left, and that does not shrink while the call
@@ -185,6 +195,7 @@ impl Asked {
     fn describe(&self, tally: &Tally, sent: &BTreeMap<usize, &[Run]>, outages: &Outages) -> String {
         let Tally { doubled, lost, misnamed, hung, ran_on, .. } = tally;
         let after = |ms: u64| i128::from(ms) - i128::from(self.at_ms);
+        let last_ms = sent.values().copied().flatten().map(|run| run.at_ms).max().unwrap_or_default().max(self.at_ms);
         let sent: BTreeMap<_, Vec<_>> = sent
             .iter()
             .map(|(index, runs)| (index, runs.iter().map(|run| (run.node, after(run.at_ms))).collect()))
@@ -192,7 +203,7 @@ impl Asked {
         let fault = |it: &Outage| {
             format!("{} n{} from {} to {} ms", it.fault.name(), it.node, after(it.from_ms), after(it.to_ms))
         };
-        let faults: Vec<_> = outages.between(self.began_ms, self.at_ms + 5_000).map(fault).collect();
+        let faults: Vec<_> = outages.between(self.began_ms, last_ms).map(fault).collect();
         let ending = match &self.ending {
             Ending::Told(ended, missing) => format!("{ended:?}, missing {:?}", shown(missing)),
             other => format!("{other:?}"),

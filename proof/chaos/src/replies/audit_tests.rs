@@ -45,3 +45,13 @@ fn a_server_that_slept_while_its_caller_died_may_go_on_until_the_calls_time_is_o
     assert_eq!(ran_on(times_out_ms, dies(SLEEPS_MS.1 - 1_000)), 0, "the call may have waited at both");
     assert_eq!(ran_on(times_out_ms + STRAGGLING_MS_MAX + 1, dies(SLEEPS_MS.1 - 1_000)), 1, "but no longer");
 }
+
+#[test]
+fn a_server_that_wakes_while_its_caller_sleeps_may_go_on_until_both_are_there() {
+    let sleeps = |from_ms, to_ms| Some(Outage { fault: Fault::LongStop, node: 1, from_ms, to_ms });
+    let wakes_ms = SLEEPS_MS.1;
+    assert_eq!(ran_on(LATE_MS, sleeps(wakes_ms - 3_000, LATE_MS + 1_000)), 0, "nobody could tell it");
+    assert_eq!(ran_on(LATE_MS + 1_000, sleeps(wakes_ms - 3_000, LATE_MS)), 0, "both were there for a second only");
+    assert_eq!(ran_on(LATE_MS + 1_000, sleeps(wakes_ms - 3_000, wakes_ms)), 1, "both were there for long");
+    assert_eq!(ran_on(LATE_MS, sleeps(LATE_MS - 100, LATE_MS + 1_000)), 1, "it had been told by then");
+}
