@@ -27,8 +27,11 @@ pub(crate) enum Weather {
     Echo(Duration),
 }
 
-/// A link's greeting begins with magic, version and the length of the rest (`net/src/hello.rs`).
+/// A link's greeting begins with magic, version and the length of the rest (`net/src/hello.rs`). A listener greets again when it says that a number is not taken
+/// any more.
 const HELLO_HEADER_BYTES: usize = 12;
+/// The first byte of the magic, which is the kind of no frame.
+const HELLO: u8 = b'c';
 /// A frame begins with its kind, 3 bytes of length, and 12 more (`net/src/frame.rs`).
 const FRAME_HEADER_BYTES: usize = 16;
 /// The kind of a frame that is a message by itself.
@@ -135,27 +138,25 @@ impl Way {
     }
 }
 
-/// Bytes of one direction, and how to part them: the greeting, then frames.
+/// Bytes of one direction, and how to part them: greetings and frames.
 #[derive(Default)]
 struct Units {
     bytes: Vec<u8>,
-    greeted: bool,
 }
 
 impl Units {
     /// The next whole one.
     fn take(&mut self) -> Option<Vec<u8>> {
-        let length = if self.greeted {
-            let &[_, a, b, c, ..] = self.bytes.get(..FRAME_HEADER_BYTES)? else { return None };
-            FRAME_HEADER_BYTES + u32::from_le_bytes([a, b, c, 0]) as usize
-        } else {
+        let length = if *self.bytes.first()? == HELLO {
             let length = self.bytes.get(..HELLO_HEADER_BYTES)?.last_chunk()?;
             HELLO_HEADER_BYTES + u32::from_le_bytes(*length) as usize
+        } else {
+            let &[_, a, b, c, ..] = self.bytes.get(..FRAME_HEADER_BYTES)? else { return None };
+            FRAME_HEADER_BYTES + u32::from_le_bytes([a, b, c, 0]) as usize
         };
         if self.bytes.len() < length {
             return None;
         }
-        self.greeted = true;
         let rest = self.bytes.split_off(length);
         Some(std::mem::replace(&mut self.bytes, rest))
     }
@@ -166,14 +167,14 @@ mod tests {
     use super::{FRAME_HEADER_BYTES, Units};
 
     #[test]
-    fn a_link_is_parted_into_its_greeting_and_its_frames_however_its_bytes_come() {
-        let hello = [b"catena\x01\0\x03\0\0\0abc".to_vec()].concat();
+    fn a_link_is_parted_into_its_greetings_and_its_frames_however_its_bytes_come() {
+        let hello = b"catena\x01\0\x03\0\0\0abc".to_vec();
         let frame = |kind: u8, payload: &[u8]| {
             let mut bytes = vec![0; FRAME_HEADER_BYTES];
             (bytes[0], bytes[1]) = (kind, payload.len() as u8);
             [bytes, payload.to_vec()].concat()
         };
-        let all = [hello, frame(1, b"one"), frame(4, b""), frame(1, b"two")];
+        let all = [hello.clone(), hello, frame(1, b"one"), frame(4, b""), frame(1, b"two")];
         let mut units = Units::default();
         let mut parted = Vec::new();
         for byte in all.concat() {
