@@ -29,7 +29,7 @@ use crate::{
     memory::GuestsMemory,
     random,
     segments::{Hub, Sharing},
-    shell::{LinkEvents, MakeSandbox, Settings, Shell, round_every},
+    shell::{LinkEvents, MakeSandbox, Settings, Shell, dial_pause},
     store::Store,
 };
 
@@ -409,9 +409,9 @@ impl NodeBuilder {
                 match joined {
                     Err(why) if must_join => return Err(why.into()),
                     Err(why) => {
-                        tracing::warn!(address = %seed.address, %why, "not joined yet; trying again every second");
+                        tracing::warn!(address = %seed.address, %why, "not joined yet; trying again");
                     }
-                    Ok(()) => {}
+                    Ok(_) => {}
                 }
             }
             shell.keep_joined(seeds);
@@ -442,7 +442,7 @@ impl NodeBuilder {
         self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
         // Read together, since everything that this node dates is dated by this one clock.
         let (clock, began_at_us) = (Clock::new(), unix_us());
-        let round_every = round_every(&self.policy);
+        let dial_pause = dial_pause(&self.policy);
         let mut core = Core::new(me.clone(), self.policy, began_at_us);
         let built_in = blobs::service();
         for service in services.values().chain([&built_in]) {
@@ -471,7 +471,7 @@ impl NodeBuilder {
             topology: self.topology,
             proxy: self.proxy,
             entry_only: self.entry_only,
-            round_every,
+            dial_pause,
             untold_dials_max: self.untold_dials_max,
             steps,
             set_aside,

@@ -31,9 +31,11 @@ pub(super) const SERVICES_PER_PEER_MAX: usize = 256;
 pub(super) const LISTING_ENTRIES_MAX: usize = 4_096;
 /// For how long a service counts as one without its proxy after that could not be reached.
 const PROXY_AGAIN: Duration = Duration::from_secs(10);
-/// The shortest and the longest time from one look for nodes of the mesh that are not linked to the next.
-const ROUND_EVERY_MIN: Duration = Duration::from_millis(10);
-const ROUND_EVERY_MAX: Duration = Duration::from_secs(1);
+/// How often a place that is linked is asked which nodes of the mesh there are.
+const LIST_EVERY: Duration = Duration::from_secs(1);
+/// The bounds of [`dial_pause`]: a place that refuses every link is not dialled without a pause, and one that was down is linked soon after it is back.
+const DIAL_PAUSE_MIN: Duration = Duration::from_millis(10);
+const DIAL_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -110,11 +112,11 @@ impl Shell {
         });
     }
 
-    /// Links with this place and with all nodes that it knows.
+    /// Links with this place and with all nodes that it knows. Returns the link to the place.
     ///
     /// # Errors
     /// Only if the place itself cannot be reached: the others are retried later.
-    pub(crate) async fn join(self: &Arc<Self>, place: &Place) -> Result<(), NetError> {
+    pub(crate) async fn join(self: &Arc<Self>, place: &Place) -> Result<Arc<Link>, NetError> {
         let Some(endpoint) = self.endpoint() else { return Err(NetError::Closed) };
         self.dials.tell(&place.address);
         let unreachable = |reason: String| NetError::Unreachable { address: place.address.clone(), reason };
@@ -134,7 +136,7 @@ impl Shell {
             () = others => {}
             _ = link.lost() => {}
         }
-        Ok(())
+        Ok(link)
     }
 
     /// The node at the other end, once the link's greeting has been handled; the link itself is known a moment earlier.
@@ -260,7 +262,7 @@ impl Shell {
     /// Keeps this node linked with the mesh for as long as it lives.
     pub(crate) fn keep_joined(self: &Arc<Self>, seeds: Vec<Place>) {
         for seed in seeds {
-            self.runtime.spawn(keep_joined(Arc::downgrade(self), self.settings.round_every, seed));
+            self.runtime.spawn(keep_joined(Arc::downgrade(self), self.settings.dial_pause, seed));
         }
     }
 }
@@ -269,19 +271,27 @@ fn instance(entry: &ServiceEntry, proxy: Option<Arc<NodeRef>>) -> Instance {
     Instance { node: Arc::new(entry.node.clone()), proxy, kinds: entry.kinds.clone() }
 }
 
-/// How often to look for nodes of the mesh that are not linked: several times before what is under way at one of them counts as silent.
-pub(crate) fn round_every(policy: &Policy) -> Duration {
-    Duration::from_micros(policy.heartbeat_interval_us / 3).clamp(ROUND_EVERY_MIN, ROUND_EVERY_MAX)
+/// From one try to link with a place to the next: several fit in before what is under way there counts as silent.
+pub(crate) fn dial_pause(policy: &Policy) -> Duration {
+    Duration::from_micros(policy.heartbeat_interval_us / 3).clamp(DIAL_PAUSE_MIN, DIAL_PAUSE_MAX)
 }
 
 /// A task for each seed: one that does not answer delays no other.
-async fn keep_joined(shell: Weak<Shell>, round_every: Duration, seed: Place) {
+async fn keep_joined(shell: Weak<Shell>, dial_pause: Duration, seed: Place) {
     loop {
-        tokio::time::sleep(round_every).await;
-        let Some(shell) = shell.upgrade() else { return };
-        if let Err(why) = shell.join(&seed).await {
-            tracing::debug!(address = %seed.address, %why, "not joined; trying again");
+        // From one try to the next: after a link that lasted, the next is at once.
+        let pause = tokio::time::sleep(dial_pause);
+        let Some(it) = shell.upgrade() else { return };
+        let joined = it.join(&seed).await;
+        drop(it);
+        match joined {
+            Ok(link) => tokio::select! {
+                () = tokio::time::sleep(LIST_EVERY) => {}
+                _ = link.lost() => {}
+            },
+            Err(why) => tracing::debug!(address = %seed.address, %why, "not joined; trying again"),
         }
+        pause.await;
     }
 }
 
@@ -291,14 +301,14 @@ mod tests {
 
     use catena_core::Policy;
 
-    use super::round_every;
+    use super::dial_pause;
 
     #[test]
-    fn a_place_is_dialled_again_several_times_before_what_is_there_counts_as_silent() {
-        let with = |heartbeat_interval_us| round_every(&Policy { heartbeat_interval_us, ..Policy::default() });
-        assert_eq!(round_every(&Policy::default()), Duration::from_secs(1));
+    fn a_place_is_dialled_again_after_a_third_of_the_heartbeat_interval_within_bounds() {
+        let with = |heartbeat_interval_us| dial_pause(&Policy { heartbeat_interval_us, ..Policy::default() });
+        assert_eq!(dial_pause(&Policy::default()), Duration::from_secs(1));
         assert_eq!(with(300_000), Duration::from_millis(100));
-        assert_eq!(with(u64::MAX), Duration::from_secs(1), "others join at the usual pace");
+        assert_eq!(with(u64::MAX), Duration::from_secs(1), "never less often than every second");
         assert_eq!(with(0), Duration::from_millis(10), "not without a pause");
     }
 }

@@ -59,7 +59,7 @@ use sessions::Sessions;
 use timer::Alarm;
 
 pub(crate) use handler::LinkEvents;
-pub(crate) use mesh::round_every;
+pub(crate) use mesh::dial_pause;
 
 /// How long resolvers may take at shutdown to note that this node's services are gone.
 const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
@@ -141,8 +141,8 @@ pub(crate) struct Settings {
     pub(crate) proxy: Option<String>,
     /// Links only with the nodes that it joins, not with others of their mesh.
     pub(crate) entry_only: bool,
-    /// From one look for nodes of the mesh that are not linked to the next.
-    pub(crate) round_every: Duration,
+    /// From one try to link with a place to the next.
+    pub(crate) dial_pause: Duration,
     pub(crate) untold_dials_max: usize,
     /// The step store for durable functions, if the node has one.
     pub(crate) steps: Option<StepStore>,

@@ -56,13 +56,18 @@ fn rows(branch: &Branch) -> Vec<(usize, usize)> {
     branch.rows.iter().copied().chain(below).collect()
 }
 
-/// The nodes of the servers from the root to the one that sends this reply, each of which asked the next or delegated to it.
+/// The nodes of the server that sends this reply and, before it, of those that asked it, each of the next: whoever holds a delegated right replies to the
+/// server that asked for it, and hears from that server when to stop.
 fn way_to(branch: &Branch, index: usize) -> Option<Vec<usize>> {
-    let below = || branch.delegated.iter().chain(&branch.passed).find_map(|child| way_to(child, index));
     let is_own = branch.rows.iter().any(|(first, count)| (*first..first + count).contains(&index));
-    let mut way = if is_own { Vec::new() } else { below()? };
-    way.splice(..0, node::number_of(&branch.service));
-    Some(way)
+    let asked = if is_own { Some(Vec::new()) } else { branch.passed.iter().find_map(|child| way_to(child, index)) };
+    match asked {
+        Some(mut way) => {
+            way.splice(..0, node::number_of(&branch.service));
+            Some(way)
+        }
+        None => branch.delegated.iter().find_map(|child| way_to(child, index)),
+    }
 }
 
 /// The nodes of all servers that asked others.
@@ -163,8 +168,8 @@ impl Asked {
         wrong + usize::from(!agrees)
     }
 
-    /// Whether a reply was sent long after the reader had left. A server whom nobody can tell, since those that knew of it have died, or are stopped while it
-    /// is there, may go on until the call's time is out, or until both are there.
+    /// Whether a reply was sent long after the reader had left. A server that nobody can tell, since those that knew of it have died, or were not there while it
+    /// was, may go on until the call's time is out, or until both have been there for long enough.
     fn ran_on(&self, sent: &BTreeMap<usize, &[Run]>, outages: &Outages) -> bool {
         if !matches!(self.ending, Ending::Dropped) {
             return false;

@@ -18,10 +18,14 @@ fn branch(node: usize, passed: Vec<Branch>) -> Branch {
 
 /// Whether a reply of node 2, which node 1 passes on, is one too many at this time: the reader has left, and node 2 slept.
 fn ran_on(at_ms: u64, besides: Option<Outage>) -> usize {
+    ran_on_in(branch(1, vec![branch(2, Vec::new())]), at_ms, besides)
+}
+
+fn ran_on_in(tree: Branch, at_ms: u64, besides: Option<Outage>) -> usize {
     let asked = Asked {
         trial: 7,
         kind: Kind::Dropped,
-        tree: branch(1, vec![branch(2, Vec::new())]),
+        tree,
         ending: Ending::Dropped,
         came: Vec::new(),
         why: None,
@@ -47,11 +51,29 @@ fn a_server_that_slept_while_its_caller_died_may_go_on_until_the_calls_time_is_o
 }
 
 #[test]
-fn a_server_that_wakes_while_its_caller_sleeps_may_go_on_until_both_are_there() {
-    let sleeps = |from_ms, to_ms| Some(Outage { fault: Fault::LongStop, node: 1, from_ms, to_ms });
+fn a_server_that_wakes_while_whoever_asked_it_sleeps_may_go_on_until_both_are_there() {
     let wakes_ms = SLEEPS_MS.1;
-    assert_eq!(ran_on(LATE_MS, sleeps(wakes_ms - 3_000, LATE_MS + 1_000)), 0, "nobody could tell it");
-    assert_eq!(ran_on(LATE_MS + 1_000, sleeps(wakes_ms - 3_000, LATE_MS)), 0, "both were there for a second only");
-    assert_eq!(ran_on(LATE_MS + 1_000, sleeps(wakes_ms - 3_000, wakes_ms)), 1, "both were there for long");
+    let falls_asleep_ms = wakes_ms - 3_000;
+    let sleeps = |from_ms, to_ms| Some(Outage { fault: Fault::LongStop, node: 1, from_ms, to_ms });
+    assert_eq!(ran_on(LATE_MS, sleeps(falls_asleep_ms, LATE_MS + 1_000)), 0, "nobody could tell it");
+    assert_eq!(ran_on(LATE_MS + 1_000, sleeps(falls_asleep_ms, LATE_MS)), 0, "both were there for a second only");
+    assert_eq!(ran_on(LATE_MS + 1_000, sleeps(falls_asleep_ms, wakes_ms)), 1, "both were there for long");
     assert_eq!(ran_on(LATE_MS, sleeps(LATE_MS - 100, LATE_MS + 1_000)), 1, "it had been told by then");
+    let timeout_ms = BEGAN_MS + u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+    let times_out_ms = timeout_ms + (SLEEPS_MS.1 - SLEEPS_MS.0) + (timeout_ms - falls_asleep_ms);
+    let for_long = sleeps(falls_asleep_ms, 2 * times_out_ms);
+    assert_eq!(ran_on(times_out_ms, for_long), 0, "the call may have waited at both");
+    assert_eq!(ran_on(times_out_ms + 1, for_long), 1, "its time is out");
+}
+
+#[test]
+fn a_server_is_told_by_whoever_asked_for_its_replies_not_by_whoever_delegated_to_it() {
+    let sleeps = Some(Outage { fault: Fault::LongStop, node: 1, from_ms: SLEEPS_MS.1 - 3_000, to_ms: LATE_MS + 1_000 });
+    let delegated = |to| Branch { delegated: vec![to], ..branch(1, Vec::new()) };
+    assert_eq!(ran_on_in(delegated(branch(2, Vec::new())), LATE_MS, sleeps), 1, "by the call's origin");
+    let below = Branch { rows: Vec::new(), delegated: vec![branch(2, Vec::new())], ..branch(3, Vec::new()) };
+    assert_eq!(ran_on_in(branch(1, vec![below.clone()]), LATE_MS, sleeps), 0, "by node 1, which sleeps");
+    assert_eq!(ran_on_in(branch(3, vec![branch(4, vec![below])]), LATE_MS, sleeps), 1, "node 1 has no part in it");
+    let above = branch(3, vec![branch(1, vec![branch(4, vec![branch(2, Vec::new())])])]);
+    assert_eq!(ran_on_in(above, LATE_MS, sleeps), 0, "who asked it had not been told");
 }
