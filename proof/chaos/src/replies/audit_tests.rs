@@ -75,5 +75,7 @@ fn a_server_is_told_by_whoever_asked_for_its_replies_not_by_whoever_delegated_to
     assert_eq!(ran_on_in(branch(1, vec![below.clone()]), LATE_MS, sleeps), 0, "by node 1, which sleeps");
     assert_eq!(ran_on_in(branch(3, vec![branch(4, vec![below])]), LATE_MS, sleeps), 1, "node 1 has no part in it");
     let above = branch(3, vec![branch(1, vec![branch(4, vec![branch(2, Vec::new())])])]);
-    assert_eq!(ran_on_in(above, LATE_MS, sleeps), 0, "who asked it had not been told");
+    assert_eq!(ran_on_in(above.clone(), LATE_MS, sleeps), 1, "node 4 had been told by node 1 before that slept");
+    let slept_before = sleeps.map(|it| Outage { from_ms: LEFT_MS - 100, ..it });
+    assert_eq!(ran_on_in(above, LATE_MS, slept_before), 0, "node 4 could not be told");
 }
