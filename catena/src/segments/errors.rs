@@ -16,7 +16,11 @@ pub(crate) fn of_refusal(what: &str, why: SegmentRefusal) -> Exception {
         R::Revoked => {
             (names::SEGMENT_REVOKED, Fault::Node, "its owner has revoked it; import it again if it comes back".into())
         }
-        R::Stale => (names::SEGMENT_STALE, Fault::Caller, "another segment has its place now; import it again".into()),
+        R::Stale => (
+            names::SEGMENT_STALE,
+            Fault::Caller,
+            "it is gone, or another segment has its place; import it again".into(),
+        ),
         R::NeverExported => {
             (names::SEGMENT_STALE, Fault::Caller, "its owner never exported this generation; import it again".into())
         }

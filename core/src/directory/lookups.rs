@@ -24,14 +24,14 @@ impl Waiter {
     const FIRST: Self = Self::Call(0);
 }
 
-/// What is looked up: waiters with the same question share one look-up.
+/// What is looked up: waiters with the same question share one look-up. Ordered by the mover, so that what waits for one node is found together.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Question {
+    /// The node that is moving the service, and will say where to: no other is asked until it is late or gone.
+    mover: Option<NodeId>,
     pub(crate) service: String,
     /// Instances that were asked before: the answer is useful only to those who have asked the same ones.
     pub(crate) avoid: Vec<NodeId>,
-    /// The node that is moving the service, and will say where to: no other is asked until it is late or gone.
-    mover: Option<NodeId>,
 }
 
 /// One question, and all who asked it.
@@ -127,8 +127,9 @@ impl Lookups {
 
     /// A node that was moving services is gone, and will not say where to: others are asked.
     pub(crate) fn mover_lost(&mut self, out: &mut Outbox, node: NodeId) {
-        let lost = self.asked.iter().filter(|(question, _)| question.mover == Some(node)).map(|(_, id)| *id);
-        let lost: Vec<LookupId> = lost.collect();
+        let of_it = self.asked.range(Question::to_mover("", node)..);
+        let lost: Vec<LookupId> =
+            of_it.take_while(|(question, _)| question.mover == Some(node)).map(|(_, id)| *id).collect();
         lost.into_iter().for_each(|id| self.ask_others(out, id));
     }
 
@@ -191,5 +192,23 @@ mod tests {
             _ => None,
         });
         assert_eq!(abandoned.collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
+    fn others_are_asked_for_what_a_mover_that_is_gone_was_moving_and_for_nothing_else() {
+        let node = NodeRef { id: NodeId(1), name: "n".into(), address: None, site: None };
+        let (mut lookups, mut out) = (Lookups::default(), Outbox::new(Arc::new(node)));
+        let moving = [(8, "before"), (9, ""), (9, "there"), (10, "after")];
+        for (number, (mover, service)) in (1..).zip(moving) {
+            lookups.wait_for(&mut out, service, NodeId(mover), Waiter::Call(number), Time::from_us(1));
+        }
+        lookups.look_up(&mut out, "asked", Waiter::Call(5), Vec::new());
+        lookups.mover_lost(&mut out, NodeId(9));
+        let asked = core::iter::from_fn(|| out.poll_action()).filter_map(|action| match action {
+            Action::Resolve { service, .. } => Some(service),
+            _ => None,
+        });
+        assert_eq!(asked.collect::<Vec<_>>(), ["asked", "", "there"]);
+        assert_eq!(lookups.waiting(), 5);
     }
 }
