@@ -278,12 +278,15 @@ pub(crate) fn dial_pause(policy: &Policy) -> Duration {
 
 /// A task for each seed: one that does not answer delays no other.
 async fn keep_joined(shell: Weak<Shell>, dial_pause: Duration, seed: Place) {
+    // The node has just tried.
+    tokio::time::sleep(dial_pause).await;
     loop {
-        // From one try to the next: after a link that lasted, the next is at once.
+        // Counted from this try, so that after a link that lasted the next try is at once.
         let pause = tokio::time::sleep(dial_pause);
-        let Some(it) = shell.upgrade() else { return };
-        let joined = it.join(&seed).await;
-        drop(it);
+        let joined = match shell.upgrade() {
+            Some(shell) => shell.join(&seed).await,
+            None => return,
+        };
         match joined {
             Ok(link) => tokio::select! {
                 () = tokio::time::sleep(LIST_EVERY) => {}
