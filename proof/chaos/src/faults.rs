@@ -161,7 +161,7 @@ impl<'a> Faults<'a> {
                 Fault::Stop | Fault::LongStop => hit.stop(free).await,
                 _ => hit.end(free, fault == Fault::Restart).await,
             };
-            (fault, done.map(|()| outages_of(fault, &numbers, from_ms)))
+            (fault, done.map(|to_ms| outages_of(fault, &numbers, from_ms, to_ms)))
         }))
     }
 
@@ -179,8 +179,8 @@ impl<'a> Faults<'a> {
         is_fair.then(|| -> Done<'a> {
             Box::pin(async move {
                 let from_ms = now_ms();
-                hit.weather(number, weather).await;
-                (fault, Ok(outages_of(fault, &[number], from_ms)))
+                let to_ms = hit.weather(number, weather).await;
+                (fault, Ok(outages_of(fault, &[number], from_ms, to_ms)))
             })
         })
     }
@@ -209,7 +209,8 @@ fn note((fault, done): (Fault, Result<Vec<Outage>, Failure>), injected: &mut Inj
     }
 }
 
-/// What all faults have in common.
+/// What all faults have in common. Each tells when it ended; one that held something up notes this before that goes on, for it may be
+/// done by the time that the clock has been read.
 #[derive(Clone)]
 struct Hit<'a> {
     fleet: &'a Fleet,
@@ -223,15 +224,17 @@ impl Hit<'_> {
         let _ = tokio::time::timeout(self.lasts, self.stop.wait_for(|stop| *stop)).await;
     }
 
-    async fn stop(self, nodes: Nodes) -> Result<(), Failure> {
+    async fn stop(self, nodes: Nodes) -> Result<u64, Failure> {
         for (_, node) in &nodes {
             signal(node, Signal::STOP)?;
         }
         self.wait().await;
-        nodes.iter().try_for_each(|(_, node)| signal(node, Signal::CONT))
+        let to_ms = now_ms();
+        nodes.iter().try_for_each(|(_, node)| signal(node, Signal::CONT))?;
+        Ok(to_ms)
     }
 
-    async fn end(self, mut nodes: Nodes, in_order: bool) -> Result<(), Failure> {
+    async fn end(self, mut nodes: Nodes, in_order: bool) -> Result<u64, Failure> {
         let fleet = self.fleet;
         for (_, node) in &mut nodes {
             if in_order {
@@ -244,26 +247,28 @@ impl Hit<'_> {
         for (number, node) in &mut nodes {
             fleet.revive(*number, node).await?;
         }
-        Ok(())
+        Ok(now_ms())
     }
 
-    async fn twin(self, nodes: Nodes) -> Result<(), Failure> {
+    async fn twin(self, nodes: Nodes) -> Result<u64, Failure> {
         for (number, _) in &nodes {
             let mut twin = self.fleet.twin(*number).await?;
             self.clone().wait().await;
             twin.kill().await?;
         }
-        Ok(())
+        Ok(now_ms())
     }
 
-    async fn weather(self, number: usize, weather: Weather) {
+    async fn weather(self, number: usize, weather: Weather) -> u64 {
         let front = &self.fleet.fronts[number];
         front.set(weather);
         self.wait().await;
+        let to_ms = now_ms();
         front.set(Weather::Fair);
+        to_ms
     }
 }
 
-fn outages_of(fault: Fault, nodes: &[usize], from_ms: u64) -> Vec<Outage> {
-    nodes.iter().map(|node| Outage { fault, node: *node, from_ms, to_ms: now_ms() }).collect()
+fn outages_of(fault: Fault, nodes: &[usize], from_ms: u64, to_ms: u64) -> Vec<Outage> {
+    nodes.iter().map(|node| Outage { fault, node: *node, from_ms, to_ms }).collect()
 }
