@@ -45,7 +45,7 @@ pub(crate) struct Batch {
     /// Nothing more follows.
     pub(crate) last: bool,
     /// `[replies, over]`, as the guest ABI has it.
-    pub(crate) told: Result<Value, Exception>,
+    pub(crate) outcome: Result<Value, Exception>,
 }
 
 impl OpenSet {
@@ -83,11 +83,11 @@ impl OpenSet {
         if values.is_empty() && over.is_none() {
             return None;
         }
-        Some(Batch { replies: values.len(), last: over.is_some(), told: told(&values, over) })
+        Some(Batch { replies: values.len(), last: over.is_some(), outcome: outcome(&values, over) })
     }
 }
 
-fn told(replies: &[Value], over: Option<&Over>) -> Result<Value, Exception> {
+fn outcome(replies: &[Value], over: Option<&Over>) -> Result<Value, Exception> {
     let over = over.map(|Over { missing, why, failed }| {
         let missing = missing.iter().take(MISSING_TOLD_MAX).map(|missing| {
             // The parameters are left out: they would be repeated for each missing right.

@@ -136,8 +136,8 @@ impl Chains {
 
     /// The next node has accepted the hop. Only the node that it was sent to can say so.
     pub(crate) fn hop_accepted(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, key: &StepKey) {
-        let anyones = self.handing.get(key).copied().filter(|_| bug!(ground.policy, StrangersAccept));
-        match anyones.or_else(|| self.handing(key, from.id)) {
+        let anyones = self.handing_off.get(key).copied().filter(|_| bug!(ground.policy, StrangersAccept));
+        match anyones.or_else(|| self.handing_off(key, from.id)) {
             Some(session) => self.hand_over(ground, session),
             // The acceptance comes too late: the chain was stopped, and that node does not know it.
             None if ground.fences.is_stopped(key.chain, ground.me.id) && from.id != key.chain.origin => {
@@ -153,7 +153,7 @@ impl Chains {
         if at == ground.me.id {
             return;
         }
-        for session in self.handing_up_to(key) {
+        for session in self.handing_off_up_to(key) {
             self.hand_over(ground, session);
         }
     }
@@ -181,14 +181,14 @@ impl Chains {
 
     /// The hop was refused, with nothing done unless `why` is unknown. The continuation is here, and so is the call's `try/catch` (design, section 2).
     pub(crate) fn hop_refused(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, why: Exception) {
-        if let Some(session) = self.handing(key, from) {
+        if let Some(session) = self.handing_off(key, from) {
             self.take_back(ground, session, why);
         }
     }
 
     /// The node that was sent the hop does not serve it, and did nothing.
     pub(crate) fn hop_elsewhere(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, whither: Whither) {
-        let Some(session) = self.handing(key, from) else { return };
+        let Some(session) = self.handing_off(key, from) else { return };
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
         if hand_off.seeks_instance() {
@@ -248,8 +248,8 @@ impl Chains {
 
     pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
         let (first, last) = ((node, SessionId(0)), (node, SessionId(u64::MAX)));
-        let handing: Vec<_> = self.handing_to.range(first..=last).map(|(_, session)| *session).collect();
-        handing.into_iter().for_each(|session| self.hop_failed(ground, session, Undelivered::Lost));
+        let sessions: Vec<_> = self.handing_off_to.range(first..=last).map(|(_, session)| *session).collect();
+        sessions.into_iter().for_each(|session| self.hop_failed(ground, session, Undelivered::Lost));
     }
 
     /// The hop did not get through, or was not acknowledged in time.

@@ -17,6 +17,8 @@ mod split;
 mod stack;
 mod turn;
 
+pub(crate) use arrive::refuse_over;
+
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet},
@@ -45,8 +47,8 @@ pub(crate) struct Chains {
     /// Boxed, since an activation is large and moves between this table and the dedup table.
     by_session: BTreeMap<SessionId, Box<Activation>>,
     /// Sessions that are handing off a hop, by its step and by the node that it goes to.
-    handing: BTreeMap<StepKey, SessionId>,
-    handing_to: BTreeSet<(NodeId, SessionId)>,
+    handing_off: BTreeMap<StepKey, SessionId>,
+    handing_off_to: BTreeSet<(NodeId, SessionId)>,
     /// Parents whose branches merge here, by the step that split.
     merging: BTreeMap<StepKey, SessionId>,
     /// How many chains each party brought, and their bytes, without the memory of guests.
@@ -119,8 +121,8 @@ impl Chains {
         self.brought.add_sized(activation.by, activation.counted_bytes as u64);
         match &activation.phase {
             Phase::HandingOff(hand_off) => {
-                self.handing.insert(activation.key(), session);
-                self.handing_to.insert((hand_off.to().id, session));
+                self.handing_off.insert(activation.key(), session);
+                self.handing_off_to.insert((hand_off.to().id, session));
             }
             Phase::Merging(merging) => drop(self.merging.insert(merging.at.clone(), session)),
             _ => {}
@@ -134,10 +136,10 @@ impl Chains {
             // Two ways of one chain may hand off the same step here, if the first was given up as lost and was not: only this session's entry is removed.
             Phase::HandingOff(hand_off) => {
                 let key = activation.key();
-                if self.handing.get(&key) == Some(&session) {
-                    self.handing.remove(&key);
+                if self.handing_off.get(&key) == Some(&session) {
+                    self.handing_off.remove(&key);
                 }
-                self.handing_to.remove(&(hand_off.to().id, session));
+                self.handing_off_to.remove(&(hand_off.to().id, session));
             }
             Phase::Merging(merging) if self.merging.get(&merging.at) == Some(&session) => {
                 self.merging.remove(&merging.at);
@@ -158,15 +160,15 @@ impl Chains {
     }
 
     /// The session that is handing off this hop to that node.
-    fn handing(&self, key: &StepKey, to: NodeId) -> Option<SessionId> {
-        let session = *self.handing.get(key)?;
+    fn handing_off(&self, key: &StepKey, to: NodeId) -> Option<SessionId> {
+        let session = *self.handing_off.get(key)?;
         matches!(&self.get(session)?.phase, Phase::HandingOff(hand_off) if hand_off.to().id == to).then_some(session)
     }
 
     /// Sessions that are handing off this or an earlier step of the same branch.
-    fn handing_up_to(&self, key: &StepKey) -> Vec<SessionId> {
+    fn handing_off_up_to(&self, key: &StepKey) -> Vec<SessionId> {
         let first = StepKey { step: 0, ..key.clone() };
-        self.handing.range(&first..=key).map(|(_, session)| *session).collect()
+        self.handing_off.range(&first..=key).map(|(_, session)| *session).collect()
     }
 
     /// The session that awaits the branches of this split.

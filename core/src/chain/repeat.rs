@@ -121,7 +121,7 @@ impl Chains {
     fn hand_once_more(&mut self, ground: &mut Ground, key: &StepKey, mut activation: Box<Activation>) {
         let at = activation.key();
         let Phase::HandingOff(hand_off) = &activation.phase else { return };
-        if self.handing(&at, hand_off.to().id).is_some() {
+        if self.handing_off(&at, hand_off.to().id).is_some() {
             return;
         }
         activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);

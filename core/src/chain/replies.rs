@@ -148,12 +148,12 @@ impl Chains {
         if batch.replies > 0 {
             ground.out.tell(Event::Read(id, batch.replies));
         }
-        if batch.last || batch.told.is_err() {
+        if batch.last || batch.outcome.is_err() {
             self.close_set(ground, session, set, batch.last);
         } else {
             self.recount(session);
         }
-        self.settle(ground, session, read, batch.told);
+        self.settle(ground, session, read, batch.outcome);
     }
 }
 

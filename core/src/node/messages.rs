@@ -1,12 +1,13 @@
 //! Messages from other nodes, brought to the part that they concern.
 
-use alloc::{sync::Arc, vec::Vec};
-use catena_wire::{Encoded, End, Message, NodeRef, Part, StepKey};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use catena_wire::{Encoded, End, Hop, Message, NodeRef, Part, StepKey};
 
 use super::Node;
 use crate::{
     Action, Receipt, Time, Urgency,
     calls::{ReplyTo, Request},
+    chain::refuse_over,
     origin::Ending,
 };
 
@@ -14,6 +15,17 @@ impl Node {
     /// A whole message has arrived.
     pub fn on_message(&mut self, now: Time, from: &Arc<NodeRef>, message: Message) {
         self.at(now, |node| node.take_message(from, message));
+    }
+
+    /// A hop has come, `whole` or without its tail. A chain that is over takes no new step at its origin: one may still come on a way that was given up.
+    pub(super) fn take_hop(&mut self, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
+        let Self { chains, origin, ground, .. } = self;
+        let (chain, me) = (hop.key.chain, ground.me.id);
+        let is_over = chain.origin == me && from.id != me && !origin.awaits(chain);
+        if is_over && ground.dedup.get(&hop.key).is_none() && !bug!(ground.policy, StraysGoOn) {
+            return refuse_over(ground, from, &hop);
+        }
+        chains.arrive(ground, from, hop, whole);
     }
 
     pub(super) fn take_message(&mut self, from: &Arc<NodeRef>, message: Message) {
@@ -26,7 +38,7 @@ impl Node {
             _ => ground.party_of(from.id, None),
         };
         match message {
-            Message::Hop(hop) => chains.arrive(ground, from, hop, true),
+            Message::Hop(hop) => self.take_hop(from, hop, true),
             Message::Accepted(key) => chains.hop_accepted(ground, from, &key),
             Message::Refused(key, why) => chains.hop_refused(ground, from.id, &key, why),
             Message::Partial { key, number, value, to } => {

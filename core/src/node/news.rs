@@ -28,7 +28,7 @@ impl Node {
     /// (rpc-chains section 7.2). [`Node::on_tail`] must follow, for the key that this returns.
     pub fn on_hop_head(&mut self, now: Time, from: &Arc<NodeRef>, hop: Box<Hop>) -> StepKey {
         let key = hop.key.clone();
-        self.at(now, |node| node.chains.arrive(&mut node.ground, from, hop, false));
+        self.at(now, |node| node.take_hop(from, hop, false));
         key
     }
 

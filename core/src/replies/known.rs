@@ -38,9 +38,9 @@ pub(super) struct Known {
     /// Replies that have been read.
     pub(super) read: u32,
     /// What its holder was told last: how many replies have arrived, and how many have been read.
-    pub(super) told: (u32, u32),
+    pub(super) reported: (u32, u32),
     /// Bytes read since its holder was told.
-    pub(super) untold_bytes: usize,
+    pub(super) unreported_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl Set {
             self.unread_bytes -= bytes;
             if let Some(known) = self.rights.get_mut(&run.branch) {
                 known.read = known.read.saturating_add(u32::try_from(read).unwrap_or(u32::MAX));
-                known.untold_bytes += bytes;
+                known.unreported_bytes += bytes;
             }
             if !branches.contains(&run.branch) {
                 branches.push(run.branch.clone());
@@ -228,7 +228,7 @@ impl Known {
     pub(super) fn tell(&mut self, ground: &mut Ground, tally: &Tally, key: &StepKey, urgency: Urgency) {
         let Some(way) = &self.way else { return };
         let (arrived, read) = (tally.delivered(&key.branch), self.read);
-        (self.told, self.untold_bytes) = ((arrived, read), 0);
+        (self.reported, self.unreported_bytes) = ((arrived, read), 0);
         ground.out.send(way, Message::Took { key: key.clone(), arrived, read }, Receipt::None, urgency);
     }
 

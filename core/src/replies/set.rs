@@ -202,7 +202,7 @@ impl Sets {
         if self.hear(ground, from, Some(host), key)
             && let Some(set) = self.sets.get_mut(&key.chain)
             && let Some(known) = set.rights.get_mut(&key.branch)
-            && known.told != (0, 0)
+            && known.reported != (0, 0)
         {
             known.tell(ground, &set.tally, key, Urgency::Lazy);
         }
@@ -261,7 +261,7 @@ impl Sets {
                 let Set { rights, tally, .. } = set;
                 for (branch, known) in rights {
                     let key = StepKey { chain: call, branch: branch.clone(), step: 0 };
-                    if known.told != (tally.delivered(branch), known.read) {
+                    if known.reported != (tally.delivered(branch), known.read) {
                         known.tell(ground, tally, &key, Urgency::Lazy);
                     }
                 }
@@ -318,8 +318,8 @@ impl Sets {
         let Some(set) = self.sets.get_mut(&key.chain) else { return };
         let Some(known) = set.rights.get_mut(&key.branch) else { return };
         // No holder waits to hear that replies have arrived; those that were read make room.
-        let (news, part) = (known.read.saturating_sub(known.told.1), part_of(set.window));
-        if news >= part.replies || known.untold_bytes >= part.bytes as usize {
+        let (news, part) = (known.read.saturating_sub(known.reported.1), part_of(set.window));
+        if news >= part.replies || known.unreported_bytes >= part.bytes as usize {
             return known.tell(ground, &set.tally, key, Urgency::Now);
         }
         if set.tell_at.is_none() {
@@ -346,7 +346,7 @@ impl Sets {
         let failure = stopped.or_else(|| set.failure(ground.now));
         let Set { rights, tally, .. } = &mut set;
         for (branch, known) in rights {
-            if tally.delivered(branch) > known.told.0 {
+            if tally.delivered(branch) > known.reported.0 {
                 known.tell(ground, tally, &StepKey { chain: call, branch: branch.clone(), step: 0 }, Urgency::Lazy);
             }
         }

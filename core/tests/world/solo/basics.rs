@@ -11,12 +11,12 @@ use super::*;
 #[test]
 pub(crate) fn only_the_node_that_was_asked_may_accept_or_refuse_a_hop() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     let why = Exception::new("No", Fault::Node, "");
     node.on_message(NOW, &node_ref(3), Message::Accepted(key(chain, 1)));
     node.on_message(NOW, &node_ref(3), Message::Refused(key(chain, 1), why));
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 2)));
-    assert!(actions(&mut node).is_empty() && node.load().0 == 1, "still in custody");
+    assert!(actions(&mut node).is_empty() && node.load().0 == 1, "still responsible");
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     assert_eq!(node.load().0, 0);
 }
@@ -24,7 +24,7 @@ pub(crate) fn only_the_node_that_was_asked_may_accept_or_refuse_a_hop() {
 #[test]
 fn a_refusal_that_comes_after_the_acceptance_changes_nothing() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     node.on_message(NOW, &node_ref(2), Message::Refused(key(chain, 1), Exception::new("No", Fault::Node, "")));
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
@@ -46,7 +46,7 @@ fn only_the_node_that_was_asked_may_answer_a_call() {
 #[test]
 fn news_of_an_earlier_sending_is_not_taken_for_news_of_this_one() {
     let mut node = node(Policy::default());
-    let (_, session, first) = handing(&mut node);
+    let (_, session, first) = handing_off(&mut node);
     node.on_link_lost(NOW, NodeId(2), false);
     let (.., second) = sent(&actions(&mut node)).pop().unwrap();
     node.on_undelivered(NOW, first.clone(), Undelivered::Lost);
@@ -64,13 +64,13 @@ fn news_of_an_earlier_sending_is_not_taken_for_news_of_this_one() {
 }
 
 #[test]
-fn a_chain_seen_at_a_later_step_needs_no_custody_any_more() {
+fn a_chain_seen_at_a_later_step_is_no_longer_kept_by_its_sender() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(3), Message::Heartbeat(key(chain, 2), (*node_ref(3)).clone(), Vec::new()));
     assert_eq!(node.load().0, 0);
 
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     let mut back = hop(0, 2);
     (back.key, back.header) = (key(chain, 2), header(1));
     node.on_message(NOW, &node_ref(2), Message::Hop(back));
@@ -78,9 +78,9 @@ fn a_chain_seen_at_a_later_step_needs_no_custody_any_more() {
 }
 
 #[test]
-fn its_own_signs_of_life_do_not_end_a_custody() {
+fn a_nodes_own_signs_of_life_release_no_hop() {
     let mut node = node(Policy { accept_timeout_us: 60_000_000, ..Policy::default() });
-    handing(&mut node);
+    handing_off(&mut node);
     node.on_timeout(NOW.after(3_100_000));
     assert_eq!(node.load().0, 1);
 }
@@ -221,7 +221,7 @@ fn a_call_with_no_time_left_is_not_run() {
 #[test]
 pub(crate) fn the_next_answer_in_order_finds_room_when_all_the_room_is_taken() {
     let mut node = node(Policy { partials_held_max: 2, ..Policy::default() });
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     let partial = |number| Message::Partial { key: key(chain, 1), number, value: Value::encode(&number), to: 0 };
     for number in [1, 2, 3, 0] {
         node.on_message(NOW, &node_ref(2), partial(number));
@@ -235,7 +235,7 @@ pub(crate) fn the_next_answer_in_order_finds_room_when_all_the_room_is_taken() {
 pub(crate) fn what_is_held_back_is_weighed_as_well_as_counted() {
     let value = Value::encode(&"x".repeat(1_000));
     let mut node = node(Policy { partials_held_bytes_max: 3_000, ..Policy::default() });
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     let kept = (1..10).filter(|number| {
         let partial = Message::Partial { key: key(chain, 1), number: *number, value: value.clone(), to: 0 };
         node.on_message(NOW, &node_ref(2), partial);
@@ -248,7 +248,7 @@ pub(crate) fn what_is_held_back_is_weighed_as_well_as_counted() {
 #[test]
 pub(crate) fn branches_are_heard_of_only_as_far_as_there_is_room() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     let mut beat = |branch: &Branch, step, at, open| {
         let key = StepKey { branch: branch.clone(), ..key(chain, step) };
@@ -271,7 +271,7 @@ pub(crate) fn branches_are_heard_of_only_as_far_as_there_is_room() {
 #[test]
 fn a_foreign_chain_of_the_same_number_is_not_forgotten() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.forget(NOW, ChainId { origin: NodeId(99), number: chain.number });
     node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None))));
     assert!(actions(&mut node).iter().any(|action| matches!(action, Action::Reply(_, Replied::End { .. }))));
@@ -353,7 +353,7 @@ fn local_service_functions_are_bounded_whoever_calls_them() {
 #[test]
 fn a_turn_that_nobody_waits_for_changes_nothing() {
     let mut node = node(Policy::default());
-    let (_, session, _) = handing(&mut node);
+    let (_, session, _) = handing_off(&mut node);
     node.on_turn(NOW, session, calling(vec![call(9, "here")]), 1);
     node.on_turn(NOW, session, Err(Exception::new("Late", Fault::Guest, "")), 1);
     node.on_turn(NOW, SessionId(77), calling(vec![call(9, "here")]), 1);
@@ -372,7 +372,7 @@ fn timers_of_no_length_let_go() {
         ..Policy::default()
     };
     let mut node = node(policy);
-    handing(&mut node);
+    handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
     without_code(&mut node);
     let (tell, rests) = mpsc::sync_channel(TIMES.len());

@@ -162,7 +162,7 @@ fn a_hop_that_may_have_been_done_is_a_possible_duplicate_where_it_goes_next() {
     for (undelivered, is_duplicate) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
         let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
         node.learn("there", Instance { kinds: kinds("repeatable"), ..instance(2) });
-        let (chain, _, receipt) = handing(&mut node);
+        let (chain, _, receipt) = handing_off(&mut node);
         node.on_undelivered(NOW, receipt, undelivered);
         actions(&mut node);
         node.on_resolved(NOW, LookupId(1), Ok(Instance { kinds: kinds("repeatable"), ..instance(3) }));
@@ -179,7 +179,7 @@ fn a_hop_that_may_have_been_done_is_a_possible_duplicate_where_it_goes_next() {
 fn a_function_that_is_told_of_a_loss_and_goes_on_is_a_possible_duplicate_too() {
     for (undelivered, is_duplicate) in [(Undelivered::Lost, true), (Undelivered::Unreachable, false)] {
         let mut node = node(Policy { hop_attempts_max: 1, instances_tried_max: 1, ..Policy::default() });
-        let (chain, _, receipt) = handing(&mut node);
+        let (chain, _, receipt) = handing_off(&mut node);
         node.on_undelivered(NOW, receipt, undelivered);
         let Some(Action::Resume { session, result: Err(why), .. }) = actions(&mut node).pop() else { panic!("told") };
         assert_eq!(why.unknown, is_duplicate);
@@ -221,7 +221,7 @@ pub(crate) fn what_the_first_instance_may_have_done_is_told_although_the_second_
     let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
     let repeatable = |id| Instance { kinds: kinds("repeatable"), ..instance(id) };
     node.learn("there", repeatable(2));
-    let (chain, _, receipt) = handing(&mut node);
+    let (chain, _, receipt) = handing_off(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
     node.on_resolved(NOW, LookupId(1), Ok(repeatable(3)));
     let (.., receipt) = sent(&actions(&mut node)).pop().unwrap();
@@ -271,7 +271,7 @@ pub(crate) fn the_first_way_that_comes_after_a_possible_duplicate_is_refused() {
 #[test]
 fn a_sign_of_life_of_a_chain_that_has_ended_stops_it() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     let beat = || Message::Heartbeat(key(chain, 1), (*node_ref(2)).clone(), Vec::new());
     let stops = |node: &mut Node| {
         node.on_message(NOW, &node_ref(2), beat());
@@ -287,7 +287,7 @@ fn a_sign_of_life_of_a_chain_that_has_ended_stops_it() {
 #[test]
 fn a_hop_that_looks_for_another_instance_is_not_sent_to_the_one_before() {
     let mut node = node(Policy::default());
-    let (_, _, receipt) = handing(&mut node);
+    let (_, _, receipt) = handing_off(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
     actions(&mut node);
     node.on_link_lost(NOW, catena_wire::NodeId(2), false);
@@ -302,7 +302,7 @@ fn a_hop_that_looks_for_another_instance_is_not_sent_to_the_one_before() {
 #[test]
 fn a_hop_that_was_taken_while_another_instance_was_looked_for_can_go_out_again() {
     let mut node = node(Policy::default());
-    let (chain, _, receipt) = handing(&mut node);
+    let (chain, _, receipt) = handing_off(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     actions(&mut node);

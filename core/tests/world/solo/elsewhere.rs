@@ -34,7 +34,7 @@ fn nobody() -> Result<Instance, Exception> {
 #[test]
 fn a_hop_that_may_have_been_done_at_the_second_instance_is_not_said_to_be_undone() {
     let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
-    let (.., receipt) = handing(&mut node);
+    let (.., receipt) = handing_off(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Unreachable);
     actions(&mut node);
     node.on_resolved(NOW, LookupId(1), Ok(instance(3)));
@@ -123,8 +123,8 @@ fn a_chain_on_its_own_that_throws_to_its_creator_for_ever_spends_its_hops() {
 #[test]
 fn a_name_looked_up_for_another_does_not_end_the_search_for_an_instance() {
     let mut node = node(Policy::default());
-    let (.., first) = handing(&mut node);
-    let (.., second) = handing(&mut node);
+    let (.., first) = handing_off(&mut node);
+    let (.., second) = handing_off(&mut node);
     node.on_undelivered(NOW, first, Undelivered::Unreachable);
     node.on_resolved(NOW, LookupId(1), Ok(instance(3)));
     let first = asked(&actions(&mut node)).remove(0).2;
@@ -150,7 +150,7 @@ fn a_durable_function_behind_a_proxy_that_was_lost_is_not_asked_again() {
     let mut node = node(Policy { hop_attempts_max: 1, ..Policy::default() });
     let kinds = Kinds { durable: vec!["f".into()], ..Kinds::default() };
     node.learn("there", Instance { proxy: Some(node_ref(5)), ..of_kind(2, kinds) });
-    let (.., receipt) = handing(&mut node);
+    let (.., receipt) = handing_off(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Lost);
     let why = exception(&actions(&mut node));
     assert!(why.unknown, "which instance the proxy asked is forgotten: {why}");
@@ -234,7 +234,7 @@ pub(crate) fn that_a_service_is_elsewhere_is_no_answer_to_a_call_that_was_sent_a
 #[test]
 fn a_hop_that_never_left_goes_to_another_instance_however_often_it_was_sent() {
     let mut node = node(Policy::default());
-    let (.., first) = handing(&mut node);
+    let (.., first) = handing_off(&mut node);
     let pause_us = 2 * Policy::default().accept_timeout_us;
     let again = |node: &mut Node, times| {
         node.on_timeout(NOW.after(times * pause_us));
@@ -254,7 +254,7 @@ fn a_hop_that_never_left_goes_to_another_instance_however_often_it_was_sent() {
 #[test]
 fn a_hop_of_which_one_copy_left_may_have_been_done() {
     let mut node = node(Policy::default());
-    let (.., receipt) = handing(&mut node);
+    let (.., receipt) = handing_off(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Lost);
     let second = asked(&actions(&mut node)).pop().unwrap().2;
     node.on_undelivered(NOW, second, Undelivered::Unreachable);
@@ -264,7 +264,7 @@ fn a_hop_of_which_one_copy_left_may_have_been_done() {
 #[test]
 fn a_node_that_says_that_a_service_is_elsewhere_has_not_done_what_was_lost_before_either() {
     let mut node = node(Policy::default());
-    let (chain, _, receipt) = handing(&mut node);
+    let (chain, _, receipt) = handing_off(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Lost);
     assert_eq!(asked(&actions(&mut node)).len(), 1, "it is sent again");
     node.on_message(NOW, &node_ref(2), Message::HopElsewhere(key(chain, 1), Whither::Unknown));

@@ -57,7 +57,7 @@ fn a_step_that_is_not_of_the_chain_it_claims_to_be_of_is_refused() {
 #[test]
 fn answers_for_a_chain_of_another_origin_are_dropped() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     for foreign in [ChainId { origin: NodeId(9), ..chain }, ChainId { number: chain.number + 1, ..chain }] {
         let partial = Message::Partial { key: key(foreign, 1), number: 0, value: Value::null(), to: 0 };
         node.on_message(NOW, &node_ref(2), partial);
@@ -72,7 +72,7 @@ fn answers_for_a_chain_of_another_origin_are_dropped() {
 #[test]
 fn a_sign_of_life_of_another_chain_branch_or_step_releases_no_hop() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     let mine = key(chain, 1);
     let heard = |node: &mut Node, key: &StepKey| {
         let partial = Message::Partial { key: key.clone(), number: 0, value: Value::null(), to: 0 };
@@ -230,7 +230,7 @@ fn what_a_stranger_says_of_another_nodes_doings_is_dropped() {
     let me = NodeRef { address: Some("n1:1".into()), ..(*node_ref(1)).clone() };
     let mut node = Node::new(me, Policy::default(), 0);
     node.learn("there", instance(2));
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     let policy = Policy::default();
     let mut now = NOW;
@@ -253,7 +253,7 @@ fn lines_are_numbered_as_far_as_there_are_numbers() {
     let line =
         |number| LogLine { step: 1, node: "n2".into(), at_us: 0, text: "said".into(), branch: Branch::root(), number };
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     for first in [u32::MAX, u32::MAX - 1, 0] {
         node.on_message(NOW, &node_ref(2), Message::Console(key(chain, 1), first, vec![line(0); 4]));
     }

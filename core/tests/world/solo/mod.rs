@@ -152,7 +152,7 @@ fn begun(node: &mut Node) -> (ChainId, SessionId) {
 }
 
 /// A chain whose first hop, to node 2, is being handed off.
-fn handing(node: &mut Node) -> (ChainId, SessionId, Receipt) {
+fn handing_off(node: &mut Node) -> (ChainId, SessionId, Receipt) {
     let (chain, session) = begun(node);
     node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
     node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);

@@ -163,7 +163,7 @@ fn replies(actions: &[Action]) -> (usize, Option<&Exception>) {
 #[test]
 fn a_set_that_is_cut_ends_after_the_answers_before_and_the_chain_is_stopped() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     let why = || Outcome::Threw(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, "5000 bytes, 4000"));
     node.on_message(NOW, &node_ref(2), Message::End(Box::new(End { emitted: 2, ..end(key(chain, 1), None) })));
@@ -187,7 +187,7 @@ fn a_set_that_is_cut_ends_after_the_answers_before_and_the_chain_is_stopped() {
 #[test]
 fn a_branch_that_is_cut_ends_the_whole_chain() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     let branch = StepKey { branch: Branch::root().child(1).unwrap(), ..key(chain, 3) };
     let outcome = Outcome::Threw(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, ""));

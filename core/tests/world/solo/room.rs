@@ -30,7 +30,7 @@ fn keeps(node: &mut Node, message: Message) -> bool {
 #[test]
 fn answers_that_came_too_early_count_at_the_origin_until_they_go() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     let before = node.held_bytes();
     assert!(keeps(&mut node, partial(chain, 2, 0)) && keeps(&mut node, partial(chain, 1, 0)));
@@ -93,7 +93,7 @@ fn results_that_wait_for_their_function_count_and_find_no_room_where_there_is_no
 #[test]
 fn lines_that_came_too_early_count_until_they_are_shown_and_find_no_room_where_there_is_none() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     actions(&mut node);
     let before = node.held_bytes();
@@ -126,7 +126,7 @@ fn lines_that_came_too_early_count_until_they_are_shown_and_find_no_room_where_t
 #[test]
 fn answers_of_a_chain_that_is_forgotten_count_no_longer() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     assert!(keeps(&mut node, partial(chain, 1, 0)) && node.held_bytes() > BYTES);
     node.forget(NOW, chain);

@@ -190,7 +190,7 @@ fn a_chain_that_a_node_has_forgotten_is_said_to_be_forgotten_there() {
     let policy = Policy::default();
     let (timeout_us, rounds) = (policy.heartbeat_timeout_us, policy.retransmissions_max);
     let mut node = node(policy);
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     let mut now = NOW;
     for _ in 0..rounds {

@@ -32,7 +32,7 @@ fn stopped(node: &mut Node, chain: ChainId) -> Vec<NodeId> {
 pub(crate) fn a_chain_that_is_over_is_stopped_where_it_was_given_up() {
     for end in [throws(), Ok(Turn { end: Some(Ok(Value::null())), ..Turn::default() })] {
         let mut node = node(Policy::default());
-        let (chain, session, receipt) = handing(&mut node);
+        let (chain, session, receipt) = handing_off(&mut node);
         lost(&mut node, receipt);
         node.on_turn(NOW, session, end, 1);
         assert_eq!(stopped(&mut node, chain), [NodeId(2)]);
@@ -45,7 +45,7 @@ pub(crate) fn a_chain_that_is_over_is_stopped_where_it_was_given_up() {
 #[test]
 fn it_is_not_stopped_before_it_is_over() {
     let mut node = node(Policy::default());
-    let (chain, session, receipt) = handing(&mut node);
+    let (chain, session, receipt) = handing_off(&mut node);
     lost(&mut node, receipt);
     node.learn("elsewhere", instance(3));
     node.on_turn(NOW, session, calling(vec![call(1, "elsewhere")]), 1);
@@ -181,12 +181,34 @@ fn of_cancellations_beyond_half_of_the_room_the_oldest_is_given_up() {
 #[test]
 fn a_heartbeat_after_the_end_of_its_chain_is_told_to_stop() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None))));
     actions(&mut node);
     let beat = Message::Heartbeat(key(chain, 1), (*node_ref(3)).clone(), Vec::new());
     node.on_message(NOW, &node_ref(3), beat);
     assert_eq!(stopped(&mut node, chain), [NodeId(3)]);
+}
+
+/// It was on a way that had been given up, and found its origin once another had ended the chain.
+#[test]
+fn an_origin_takes_no_new_step_of_a_chain_of_its_own_that_is_over() {
+    let late = |chain| Box::new(Hop { key: key(chain, 2), ..*hop(1, 2) });
+    let refused = |node: &mut Node, chain| {
+        node.on_message(NOW, &node_ref(3), Message::Hop(late(chain)));
+        let said = sent(&actions(node));
+        said.iter().any(|(to, message, _)| match message {
+            Message::Refused(key, why) => *to == NodeId(3) && *key == late(chain).key && why.name == names::CANCELLED,
+            _ => false,
+        })
+    };
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing_off(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None))));
+    actions(&mut node);
+    assert!(refused(&mut node, chain) && node.load().0 == 0, "it is over");
+    let (chain, ..) = handing_off(&mut node);
+    actions(&mut node);
+    assert!(!refused(&mut node, chain), "it is not over");
 }
 
 #[test]
@@ -262,7 +284,7 @@ fn a_split_that_is_being_handed_off_is_stopped_when_its_chain_is_over() {
 #[test]
 fn a_chain_whose_end_was_here_before_its_last_answer_is_over_with_that() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
     let early = catena_wire::End { emitted: 1, ..end(key(chain, 1), None) };
     node.on_message(NOW, &node_ref(2), Message::End(Box::new(early)));

@@ -191,7 +191,7 @@ fn calls_beside_the_one_that_there_are_no_hops_for_stop_so_that_whether_they_too
 #[test]
 fn the_end_names_the_last_step_whatever_the_exception_says() {
     let mut node = node(Policy::default());
-    let (chain, ..) = handing(&mut node);
+    let (chain, ..) = handing_off(&mut node);
     let old = Exception::new("Refused", Fault::Service, "").at_step(1, &["n2".into()]);
     let late = End { outcome: Outcome::Threw(old), ..end(key(chain, 4), None) };
     node.on_message(NOW, &node_ref(2), Message::End(Box::new(late)));

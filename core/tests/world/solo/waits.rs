@@ -25,7 +25,7 @@ fn a_clock_that_jumps_ends_every_wait_once() {
     for jump_us in [u64::MAX, u64::MAX - 1, 10_000_000_000] {
         let mut node = node(Policy::default());
         // Being handed off; waiting for a call; split; arrived with its function on its way; a plain call; a name.
-        handing(&mut node);
+        handing_off(&mut node);
         let (_, beside) = begun(&mut node);
         node.on_turn(NOW, beside, calling(vec![call(0, "there"), call(1, "nowhere")]), 1);
         let (_, split) = begun(&mut node);
@@ -53,7 +53,7 @@ fn a_clock_that_jumps_ends_every_wait_once() {
 #[test]
 fn a_clock_that_stands_or_goes_back_changes_nothing() {
     let mut node = node(Policy::default());
-    handing(&mut node);
+    handing_off(&mut node);
     for _ in 0..10 {
         node.on_timeout(NOW);
         node.on_timeout(Time::from_us(0));
@@ -227,7 +227,7 @@ fn what_a_call_was_is_known_when_it_could_not_be_sent() {
 fn what_was_given_up_before_it_went_out_does_not_go() {
     let (there, other) = (NodeId(2), NodeId(3));
     let mut moved = node(Policy::default());
-    let (.., hop) = handing(&mut moved);
+    let (.., hop) = handing_off(&mut moved);
     assert!(moved.is_to_go(there, &hop) && !moved.is_to_go(other, &hop));
     moved.on_undelivered(NOW, hop.clone(), Undelivered::Unreachable);
     assert!(!moved.is_to_go(there, &hop), "another instance is looked for");
@@ -236,7 +236,7 @@ fn what_was_given_up_before_it_went_out_does_not_go() {
     assert!(moved.is_to_go(other, &again) && !moved.is_to_go(there, &hop), "another was found");
 
     let mut stopped = node(Policy::default());
-    let (chain, _, hop) = handing(&mut stopped);
+    let (chain, _, hop) = handing_off(&mut stopped);
     assert!(stopped.is_to_go(there, &hop));
     stopped.cancel(NOW, chain);
     assert!(!stopped.is_to_go(there, &hop), "the chain is over");
