@@ -23,5 +23,5 @@ shown > 0 { print; shown-- }
 
 END { for (name in hung) print "HANGS: " name }
 
-# A program that was killed says no more of its tests.
-/^error: test failed|\(signal: / { print }
+# A program that was killed says no more of its tests, and one that does not compile has none.
+/^error|^ +--> |\(signal: / { print }

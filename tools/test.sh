@@ -20,7 +20,7 @@ tested() {
 }
 
 run_tests() {
-    # More at a time than there are processors: they mostly wait for processes that they have started.
+    # More at a time than there are processors: most of them wait for processes that they have started.
     cargo test --locked --release "$@" --no-fail-fast -- --show-output --test-threads "$(($(nproc) * 2))" 2>&1 |
         tee "$LOGS/$$.log"
 }
@@ -52,10 +52,11 @@ build_with_tests() { cargo build --locked --release $ALL_BUT_CORE --lib --bins -
 # Of the same packages as before, for the same reason.
 # shellcheck disable=SC2086
 run_examples() {
-    local choice
+    local choice status=0
     for choice in "$ALL_BUT_CORE" "$CORE"; do
-        cargo test --locked --release $choice --doc --no-fail-fast
+        cargo test --locked --release $choice --doc --no-fail-fast || status=1
     done
+    return "$status"
 }
 
 begin "make test"

@@ -100,7 +100,7 @@ bugs! {
     StrangersCancel,
     /// Whoever says that a part of an outcome has arrived is believed by the entry node.
     StrangersReceive,
-    /// When a chain is over, it is not stopped at the nodes that were given up.
+    /// When a chain is over, it is not stopped at the nodes that were given up, and its origin takes steps that come from there.
     StraysGoOn,
     /// A cancellation ends what is here, and is not passed on.
     CancelNotPassedOn,

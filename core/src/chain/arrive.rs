@@ -32,7 +32,7 @@ impl Chains {
         if !over && ground.fences.is_stopped(hop.key.chain, from.id) && !bug!(ground.policy, CancelForgotten) {
             // No refusal is recorded: what is known of the step is needed to pass a cancellation on. Steps that were running here when the chain was stopped
             // were forgotten, and this may be one of them, so its outcome is unknown.
-            return refuse_over(ground, from, &hop);
+            return refuse_as_over(ground, from, &hop);
         }
         if record.is_some() && !bug!(ground.policy, RepeatRuns) {
             return self.repeat(ground, from, *hop, whole);
@@ -332,12 +332,13 @@ fn state_of(hop: Hop, ground: &Ground) -> ChainState {
     }
 }
 
-/// Sends the hop back: its sender goes on with the exception.
-/// Refuses a hop of a chain that is over.
-pub(crate) fn refuse_over(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop) {
-    let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain was cancelled").outcome_unknown();
+/// Sends back a hop of a chain that is over.
+pub(crate) fn refuse_as_over(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop) {
+    let why = Exception::new(names::CANCELLED, Fault::Caller, "the chain is over").outcome_unknown();
     refuse(ground, from, hop, why);
 }
+
+/// Sends the hop back: its sender goes on with the exception.
 
 pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
     let refusal = refusal(ground, hop, why);

@@ -17,7 +17,7 @@ mod split;
 mod stack;
 mod turn;
 
-pub(crate) use arrive::refuse_over;
+pub(crate) use arrive::refuse_as_over;
 
 use alloc::{
     boxed::Box,

@@ -7,7 +7,7 @@ use super::Node;
 use crate::{
     Action, Receipt, Time, Urgency,
     calls::{ReplyTo, Request},
-    chain::refuse_over,
+    chain::refuse_as_over,
     origin::Ending,
 };
 
@@ -23,7 +23,8 @@ impl Node {
         let (chain, me) = (hop.key.chain, ground.me.id);
         let is_over = chain.origin == me && from.id != me && !origin.awaits(chain);
         if is_over && ground.dedup.get(&hop.key).is_none() && !bug!(ground.policy, StraysGoOn) {
-            return refuse_over(ground, from, &hop);
+            ground.answer_cancelled(chain, [from.clone()]);
+            return refuse_as_over(ground, from, &hop);
         }
         chains.arrive(ground, from, hop, whole);
     }

@@ -37,6 +37,7 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::HeadlessBeats, waits::a_hop_whose_state_never_comes_is_its_senders),
     (Bug::BranchesWithoutRoom, splits::branches_that_find_no_room_when_they_begin_end_as_overloaded),
     (Bug::StraysGoOn, strays::a_chain_that_is_over_is_stopped_where_it_was_given_up),
+    (Bug::StraysGoOn, strays::an_origin_takes_no_new_step_of_a_chain_of_its_own_that_is_over),
     (Bug::LateNewsCounts, elsewhere::that_a_service_is_elsewhere_is_no_answer_to_a_call_that_was_sent_again_meanwhile),
     (Bug::CancelSentOnce, cancelling::a_cancellation_that_a_cut_link_loses_is_sent_again),
     (Bug::CancelNotPassedOn, cancelling::a_cancellation_reaches_every_branch),

@@ -189,26 +189,28 @@ fn a_heartbeat_after_the_end_of_its_chain_is_told_to_stop() {
     assert_eq!(stopped(&mut node, chain), [NodeId(3)]);
 }
 
-/// It was on a way that had been given up, and found its origin once another had ended the chain.
+/// It was on a way that had been given up, and comes to its origin once another has ended the chain.
 #[test]
-fn an_origin_takes_no_new_step_of_a_chain_of_its_own_that_is_over() {
-    let late = |chain| Box::new(Hop { key: key(chain, 2), ..*hop(1, 2) });
-    let refused = |node: &mut Node, chain| {
-        node.on_message(NOW, &node_ref(3), Message::Hop(late(chain)));
-        let said = sent(&actions(node));
-        said.iter().any(|(to, message, _)| match message {
-            Message::Refused(key, why) => *to == NodeId(3) && *key == late(chain).key && why.name == names::CANCELLED,
-            _ => false,
-        })
-    };
+pub(crate) fn an_origin_takes_no_new_step_of_a_chain_of_its_own_that_is_over() {
+    let late = |chain| Box::new(Hop { key: key(chain, 2), header: header(1), ..*hop(1, 2) });
     let mut node = node(Policy::default());
     let (chain, ..) = handing_off(&mut node);
     node.on_message(NOW, &node_ref(2), Message::End(Box::new(end(key(chain, 1), None))));
     actions(&mut node);
-    assert!(refused(&mut node, chain) && node.load().0 == 0, "it is over");
+    let whole = |node: &mut Node| node.on_message(NOW, &node_ref(3), Message::Hop(late(chain)));
+    let head = |node: &mut Node| drop(node.on_hop_head(NOW, &node_ref(3), late(chain)));
+    for comes in [&whole as &dyn Fn(&mut Node), &head] {
+        comes(&mut node);
+        let said = actions(&mut node);
+        assert_eq!(ticket_of(&said), None);
+        let [(NodeId(3), Message::Cancel(_), _), (NodeId(3), Message::Refused(_, why), _)] = &sent(&said)[..] else {
+            panic!("{said:?}")
+        };
+        assert_eq!((why.name.as_str(), why.unknown), (names::CANCELLED, true));
+    }
     let (chain, ..) = handing_off(&mut node);
-    actions(&mut node);
-    assert!(!refused(&mut node, chain), "it is not over");
+    node.on_message(NOW, &node_ref(3), Message::Hop(late(chain)));
+    assert!(ticket_of(&actions(&mut node)).is_some(), "that one is not over");
 }
 
 #[test]
