@@ -24,7 +24,7 @@ pub(crate) struct Relays {
 
 impl Relays {
     /// Passes a message on to a node that cannot be dialled, from one without a link to it. Only answers of chains to their origin are passed on: anything else
-    /// would arrive under this node's name.
+    /// would arrive under this node's name. Returns the chain of which it is a sign of life, if it is one.
     pub(crate) fn pass_on(
         &mut self,
         out: &mut Outbox,
@@ -33,8 +33,9 @@ impl Relays {
         origin: NodeId,
         message: Encoded,
         policy: &Policy,
-    ) {
-        let Ok(said) = Message::decode_head(&message.head) else { return };
+    ) -> Option<ChainId> {
+        let said = Message::decode_head(&message.head).ok()?;
+        let beats = matches!(said, Message::Heartbeat(..));
         let (key, part) = match said {
             Message::Partial { key, number, to: 0, .. } => (key, Some(Part::Partial(number))),
             Message::End(end) => (end.key, Some(Part::End)),
@@ -50,9 +51,10 @@ impl Relays {
                 (key, None)
             }
             Message::Console(key, ..) | Message::Located(key, ..) => (key, None),
-            _ => return,
+            _ => return None,
         };
-        if key.chain.origin == origin {
+        let chain = key.chain;
+        if chain.origin == origin {
             if let Some(part) = part {
                 self.parts.entry(awake, by, (key.clone(), part), policy.outgoing_max, || from.clone());
             }
@@ -60,6 +62,7 @@ impl Relays {
             let to = Arc::new(NodeRef { id: origin, name: String::new(), address: None, site: None });
             out.send_encoded(to, message, Receipt::None, None);
         }
+        beats.then_some(chain)
     }
 
     fn hear(&mut self, awake: Time, chain: ChainId, (by, at): (Party, &Arc<NodeRef>), policy: &Policy) {

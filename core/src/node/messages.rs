@@ -138,7 +138,13 @@ impl Node {
             Message::Resolved(id, answers) => ground.out.ask(Action::ResolversSaid { id, answers }),
             Message::Relay { to, head, tail } => {
                 let (awake, message) = (ground.clock.now(), Encoded { head: head.into(), tail });
-                ground.relays.pass_on(&mut ground.out, awake, (by, from), to, message, &ground.policy);
+                let beats = ground.relays.pass_on(&mut ground.out, awake, (by, from), to, message, &ground.policy);
+                // Its sender has not heard that the chain is stopped, and only nodes that had been heard of by then were told.
+                if let Some(chain) = beats
+                    && ground.fences.is_stopped(chain, chain.origin)
+                {
+                    ground.answer_cancelled(chain, [from.clone()]);
+                }
             }
         }
     }
