@@ -288,12 +288,12 @@ impl Service {
             match context.take(&params) {
                 Err(why) => Box::pin(std::future::ready(Err(why))),
                 Ok(params) => {
-                    let (shell, step) = (Arc::clone(&context.shell), context.step.clone());
+                    let (shell, ticket, step) = (Arc::clone(&context.shell), context.ticket, context.step.clone());
                     let running = function(context, params);
                     Box::pin(async move {
                         let sub = running.await.map_err(|why| *why.0)?;
                         if let (Some(step), Some(listener)) = (step, sub.listener) {
-                            shell.listen(step, listener);
+                            shell.listen(ticket, step, listener);
                         }
                         Ok(Answer::Chain(sub.chain))
                     })

@@ -18,7 +18,10 @@ pub(crate) enum Exit {
 /// Every exit code with its meaning, as `--help` shows them. They never change.
 pub(crate) const EXIT_CODES: [(Exit, &str); 6] = [
     (Exit::Ok, "done"),
-    (Exit::Exception, "the chain or call ended with an exception, or a replay took another way"),
+    (
+        Exit::Exception,
+        "the chain or call ended with an exception, a replay took another way, or nobody serves what was looked for",
+    ),
     (Exit::BadInput, "wrong usage, or an input file, function or JSON that is wrong"),
     (Exit::Unreachable, "the node to connect to cannot be reached"),
     (Exit::CannotStart, "a node cannot start: port in use, wrong configuration"),

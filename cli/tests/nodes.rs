@@ -77,7 +77,9 @@ fn services_are_found_by_a_file_and_it_can_be_seen_how() {
     assert!(resolvers[0]["at"].as_array().unwrap().is_empty() && resolvers[1]["age_us"].is_u64(), "{said}");
     let echoed = catena(&["call", "probe.there/echo", "\"hello\"", "--connect", &at, "--json"]).json();
     assert_eq!(echoed["result"], "hello", "{echoed}");
-    catena(&["resolve", "nobody", "--connect", &at]).failed(0, &["nobody is said to serve nobody"]);
+    catena(&["resolve", "nobody", "--connect", &at]).failed(1, &["nobody is said to serve nobody"]);
+    let nobody = catena(&["resolve", "nobody", "--connect", &at, "--json"]);
+    assert_eq!((nobody.code, nobody.json()["service"].as_str()), (Some(1), Some("nobody")), "{nobody:?}");
     std::fs::write(&names, "[services]\nbroken = 1\n").unwrap();
     let table = catena(&["resolve", "probe.there", "--connect", &at]);
     assert!(table.err.contains("as the file was before") && table.out.contains(&address), "{table:?}");

@@ -52,6 +52,7 @@ pub use action::{
 #[cfg(feature = "seeded-bugs")]
 pub use bug::Bug;
 pub use catena_wire::{GuestCall, GuestRead, GuestSplit, Tail};
+pub use chain::HopCopy;
 pub use directory::Link;
 pub use memory::Way;
 pub use node::Node;

@@ -81,6 +81,8 @@ pub(crate) struct Request {
     pub(crate) service_us: u64,
     /// What the service function read of blobs, if anything.
     pub(crate) blobs: Option<Box<BlobBytes>>,
+    /// What its caller is told if nothing is done: the exception that the call was to catch.
+    pub(crate) fallback: Option<Box<Exception>>,
     /// Lines logged by chains that ran on their own to answer it.
     pub(crate) console: Vec<LogLine>,
 }
@@ -110,6 +112,7 @@ impl Request {
             right: None,
             hops_withheld: 0,
             service_us: 0,
+            fallback: None,
             blobs: None,
             console: Vec::new(),
         }

@@ -125,7 +125,7 @@ pub(crate) fn put_load(out: &mut Vec<u8>, name: &str, source: &str) {
     encode(out, |e| e.array(2)?.str(name)?.str(source)?.ok());
 }
 
-/// Decodes a guest's outbox. `bytes` is copied once; values are slices of that copy.
+/// Decodes a guest's outbox. `bytes` is copied once; values that are most of it are slices of that copy.
 pub(crate) fn read_outbox(bytes: &[u8], events_max: u32) -> Result<Outbox, OutboxError> {
     let bytes = Bytes::copy_from_slice(bytes);
     let mut d = Decoder::new(&bytes);
@@ -231,12 +231,17 @@ fn call(d: &mut Decoder<'_>, bytes: &Bytes) -> Result<GuestCall, OutboxError> {
     })
 }
 
-/// The next item, as a slice of `bytes`.
+/// The next item. A slice keeps all of `bytes` in memory, and whoever holds a value counts the value's own bytes alone: so only a value that is at least half of
+/// them is one, and others are copies.
 fn value(d: &mut Decoder<'_>, bytes: &Bytes) -> Result<Value, OutboxError> {
     let start = d.position();
     d.skip()?;
-    Value::from_cbor(bytes.slice(start..d.position()))
-        .map_err(|error| OutboxError::Malformed(format!("a value is {error}")))
+    let item = start..d.position();
+    let item = match item.len() >= bytes.len() / 2 {
+        true => bytes.slice(item),
+        false => Bytes::copy_from_slice(bytes.get(item).unwrap_or_default()),
+    };
+    Value::from_cbor(item).map_err(|error| OutboxError::Malformed(format!("a value is {error}")))
 }
 
 #[cfg(test)]
@@ -267,6 +272,20 @@ mod tests {
         assert_eq!(outbox.emits, [Value::encode(&true)]);
         assert_eq!(outbox.end, Some(GuestEnd::Done(Value::encode(&["x"]))));
         assert_eq!(read_outbox(&bytes, 3), Err(OutboxError::TooMany { max: 3 }));
+    }
+
+    #[test]
+    fn a_small_value_does_not_keep_a_large_outbox() {
+        let bytes = outbox(|e| {
+            e.array(2)?;
+            e.array(2)?.u8(3)?.bool(true)?;
+            e.array(2)?.u8(3)?.str(&"x".repeat(1_000))?.ok()
+        });
+        let emits = read_outbox(&bytes, 2).unwrap().emits;
+        let [small, large] = [0, 1].map(|at: usize| emits[at].as_bytes().clone());
+        drop(emits);
+        assert!(small.try_into_mut().unwrap().capacity() < 100);
+        assert!(large.try_into_mut().unwrap().capacity() >= 1_000);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One guest in its store: events in, events out.
 
+use catena_wire::Exception;
 use std::ops::Range;
 use wasmtime::{Extern, Global, Memory, Store, TypedFunc, Val};
 
@@ -48,13 +49,45 @@ pub(crate) struct Instance {
     last_words: Option<TypedFunc<(), u64>>,
 }
 
+/// Why there is no instance, or none of this size.
+pub(crate) enum Unready {
+    /// The node has no memory left for it.
+    Full(Stop),
+    Broken(wasmtime::Error),
+}
+
+impl Unready {
+    /// What the host says of the failure comes first: it is the module's or this build's only if there was memory.
+    fn new(error: wasmtime::Error, host: &Host) -> Self {
+        full(host).map_or(Self::Broken(error), Self::Full)
+    }
+
+    pub(crate) fn into_exception(self, broken: impl FnOnce(wasmtime::Error) -> Exception) -> Exception {
+        match self {
+            Self::Full(stop) => stop.into_exception(&Limits::default()),
+            Self::Broken(error) => broken(error),
+        }
+    }
+}
+
+/// The stop reason if the guest was refused memory that its own limit allows.
+fn full(host: &Host) -> Option<Stop> {
+    let (limit, max) = host.memory.limit();
+    host.node_full.then(|| Stop::Full { limit: limit.to_owned(), max })
+}
+
 impl Instance {
     /// An untouched instance.
-    pub(crate) fn new(runtime: &Runtime, compiled: &Compiled) -> wasmtime::Result<Self> {
+    pub(crate) fn new(runtime: &Runtime, compiled: &Compiled) -> Result<Self, Unready> {
         let mut store = runtime.store();
-        let instance = compiled.pre.instantiate(&mut store)?;
+        match compiled.pre.instantiate(&mut store) {
+            Ok(instance) => Self::of(store, instance, &compiled.exports).map_err(Unready::Broken),
+            Err(error) => Err(Unready::new(error, store.data())),
+        }
+    }
+
+    fn of(mut store: Store<Host>, instance: wasmtime::Instance, exports: &Exports) -> wasmtime::Result<Self> {
         let mut look = Look { instance, store: &mut store };
-        let exports: &Exports = &compiled.exports;
         let mut entries = [const { None }; To::EXPORTS.len()];
         for (entry, export) in entries.iter_mut().zip(&exports.entries) {
             *entry = look.function(export.as_ref())?;
@@ -109,10 +142,12 @@ impl Instance {
     }
 
     /// Grows the memory to `pages` of 64 KiB, unless it is that large.
-    pub(crate) fn grow_to(&mut self, pages: u32) -> wasmtime::Result<()> {
+    pub(crate) fn grow_to(&mut self, pages: u32) -> Result<(), Unready> {
         let more = u64::from(pages).saturating_sub(self.memory.size(&self.store));
-        if more > 0 {
-            self.memory.grow(&mut self.store, more)?;
+        if more > 0
+            && let Err(error) = self.memory.grow(&mut self.store, more)
+        {
+            return Err(Unready::new(error, self.store.data()));
         }
         Ok(())
     }
@@ -161,7 +196,7 @@ impl Instance {
         let mut watch = std::mem::take(&mut self.watch);
         let step = async {
             let result = self.exchange(prototype, to, event, limits).await;
-            if let Some(full) = self.full() {
+            if let Some(full) = full(self.store.data()) {
                 return Err(full);
             }
             let broken = self.store.data().memory_broken;
@@ -187,13 +222,6 @@ impl Instance {
         let watched = watch.over(clock.run(step)).await;
         self.watch = watch;
         watched
-    }
-
-    /// The stop reason if the guest was refused memory that its own limit allows.
-    pub(crate) fn full(&self) -> Option<Stop> {
-        let host = self.store.data();
-        let (limit, max) = host.memory.limit();
-        host.node_full.then(|| Stop::Full { limit: limit.to_owned(), max })
     }
 
     /// The guest broke a limit without reporting it: asks where it is.

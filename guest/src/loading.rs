@@ -10,7 +10,7 @@ use catena_wire::{Exception, Fault, Hash};
 use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
-    Function, FunctionKind, Image,
+    Function, FunctionKind, Image, SandboxConfig,
     abi::{self, GuestEnd},
     admission::Role,
     error::{Stop, bad_code, limit_exceeded, node_fault, overloaded, refused},
@@ -168,22 +168,41 @@ impl Inner {
     }
 
     /// Compiles on a blocking thread. A compiler cannot be stopped: one that takes too long goes on and keeps its permit, so that hostile modules never occupy
-    /// more threads than `compiles_max`.
+    /// more threads than `compiles_max`. A module waits for its turn as long as it may take then, and is not to blame for that.
     async fn compile(self: &Arc<Self>, function: Function) -> Result<Result<Compiled, prototype::Fault>, Exception> {
-        let wall_ms_max = self.config.compile_wall_ms_max;
-        let compile = async {
-            let permit = Arc::clone(&self.loading.compiles).acquire_owned().await.map_err(node_fault)?;
-            let inner = Arc::clone(self);
-            tokio::task::spawn_blocking(move || {
-                let _permit = permit;
-                Compiled::new(&inner.runtime, &function.bytes, Role::Function)
-            })
-            .await
-            .map_err(node_fault)
-        };
-        tokio::time::timeout(Duration::from_millis(wall_ms_max.into()), compile).await.unwrap_or_else(|_| {
-            let message = format!("compiling took longer than {wall_ms_max} ms");
-            Err(limit_exceeded("compile_wall_ms_max", Some(message), &self.runtime.limits))
-        })
+        let SandboxConfig { compile_wall_ms_max, compiles_max, .. } = self.config;
+        let wall_max = Duration::from_millis(compile_wall_ms_max.into());
+        let turn = tokio::time::timeout(wall_max, Arc::clone(&self.loading.compiles).acquire_owned()).await;
+        let turn = turn.map_err(|_| overloaded("compiles_max", compiles_max as u64))?.map_err(node_fault)?;
+        let inner = Arc::clone(self);
+        let compiling = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            Compiled::new(&inner.runtime, &function.bytes, Role::Function)
+        });
+        let compiled = tokio::time::timeout(wall_max, compiling).await.map_err(|_| {
+            let message = format!("compiling took longer than {compile_wall_ms_max} ms");
+            limit_exceeded("compile_wall_ms_max", Some(message), &self.runtime.limits)
+        });
+        compiled?.map_err(node_fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use catena_wire::names;
+
+    use super::*;
+    use crate::Sandbox;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_module_whose_turn_does_not_come_is_not_said_to_compile_slowly() {
+        let sandbox = Sandbox::new(SandboxConfig::default()).unwrap();
+        let inner = sandbox.inner();
+        let _others = inner.loading.compiles.acquire().await.unwrap();
+        let function = sandbox.function(FunctionKind::Wasm, "test", b"no module".to_vec());
+        let refused = sandbox.load(function.hash(), &function.encode()).await.unwrap_err();
+        assert_eq!((refused.name.as_str(), refused.fault), (names::OVERLOADED, Fault::Node), "{refused}");
+        assert!(refused.message.contains("compiles_max"), "{refused}");
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     base::Base,
     error::Stop,
     host::Host,
-    instance::{Instance, To},
+    instance::{Instance, To, Unready},
     runtime::Runtime,
     scratch::Scratch,
 };
@@ -90,7 +90,10 @@ fn exports(module: &Module, admitted: &Admitted) -> Option<Exports> {
 impl Prototype {
     /// Examines an untouched instance, and asks it for its scratch and its inbox.
     pub(crate) async fn new(runtime: &Runtime, compiled: Compiled) -> Result<Arc<Self>, Fault> {
-        let unusable = |error: wasmtime::Error| Fault::Instantiate(format!("{error:#}"));
+        let unusable = |why: Unready| match why {
+            Unready::Full(stop) => Fault::Stopped(stop),
+            Unready::Broken(error) => Fault::Instantiate(format!("{error:#}")),
+        };
         let mut instance = Instance::new(runtime, &compiled).map_err(unusable)?;
         let base = Base::new(instance.memory());
         let globals = instance.globals().collect();

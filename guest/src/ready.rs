@@ -18,7 +18,7 @@ use crate::{
     difference::{Difference, compare, restore, restore_scratch},
     error::{Stop, node_fault},
     image::{Image, Loaded},
-    instance::{Instance, To},
+    instance::{Instance, To, Unready},
     kept::Kept,
     limits::Limits,
     prototype::Prototype,
@@ -81,8 +81,9 @@ impl Ready {
     /// An instance in the image's base state.
     pub(crate) fn new(runtime: &Runtime, image: &Arc<Image>, seat: Seat) -> Result<Self, Exception> {
         let failed = |error: wasmtime::Error| node_fault(format!("no instance of {}: {error:#}", image.name()));
-        let mut instance = Instance::new(runtime, &image.prototype.compiled).map_err(failed)?;
-        instance.grow_to(image.memory_pages).map_err(failed)?;
+        let unready = |why: Unready| why.into_exception(failed);
+        let mut instance = Instance::new(runtime, &image.prototype.compiled).map_err(unready)?;
+        instance.grow_to(image.memory_pages).map_err(unready)?;
         if !image.kept.bytes().is_empty() {
             image.kept.lay(instance.memory_mut());
             instance.set_globals(image.globals.iter().copied()).map_err(failed)?;
@@ -112,10 +113,7 @@ impl Ready {
     /// Lays a continuation, which was checked against this image's shape, over the base state.
     pub(crate) fn lay(&mut self, checked: &Checked<'_>) -> Result<(), Exception> {
         let failed = |error: wasmtime::Error| node_fault(format!("{error:#}"));
-        if let Err(error) = self.instance.grow_to(checked.memory_pages) {
-            let full = self.instance.full().map(|full| full.into_exception(&Limits::default()));
-            return Err(full.unwrap_or_else(|| failed(error)));
-        }
+        self.instance.grow_to(checked.memory_pages).map_err(|why| why.into_exception(failed))?;
         checked.lay(self.instance.memory_mut());
         self.instance.set_globals(checked.globals()).map_err(failed)
     }

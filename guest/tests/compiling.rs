@@ -3,7 +3,10 @@
 
 mod common;
 
-use catena_wire::names;
+use std::sync::Arc;
+
+use catena_guest::{GuestsBudget, SandboxConfig};
+use catena_wire::{Fault, names};
 use common::{config, load_wasm, sandbox};
 
 /// A guest whose `catena_start` is `body`, with so many locals.
@@ -33,6 +36,24 @@ async fn a_module_is_compiled_by_one_thread() {
     let body: String = (0..200).map(|_| format!("(loop (br_if 0 (local.get 0))) {body}")).collect();
     load_wasm(&sandbox, &guest(10, &body)).await.unwrap();
     assert!(threads() <= before + 1, "{} threads compiled", threads() - before);
+}
+
+#[tokio::test]
+async fn a_module_for_whose_memory_the_node_has_no_room_is_not_at_fault() {
+    let memory = Arc::new(GuestsBudget::new(1 << 20));
+    let sandbox = sandbox(SandboxConfig { memory, ..config() });
+    let text = |pages: u32| {
+        format!(
+            r#"(module (memory (export "memory") {pages})
+              (func (export "catena_abi_v1")) (func (export "catena_alloc") (param i32) (result i32) i32.const 1024)
+              (func (export "catena_start") (param i32 i32) (result i64) i64.const 0)
+              (func (export "catena_resume") (param i32 i32) (result i64) i64.const 0))"#
+        )
+    };
+    load_wasm(&sandbox, &wat::parse_str(text(40)).unwrap()).await.unwrap();
+    let refused = load_wasm(&sandbox, &wat::parse_str(text(80)).unwrap()).await.unwrap_err();
+    assert_eq!((refused.name.as_str(), refused.fault), (names::OVERLOADED, Fault::Node), "{refused}");
+    assert!(refused.message.contains("guests_bytes_max"), "{refused}");
 }
 
 #[tokio::test]

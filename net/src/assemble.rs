@@ -49,6 +49,8 @@ pub struct Assembler {
     /// Messages under way that are long enough to be timed.
     long_under_way: usize,
     memory: MemoryBudget,
+    /// The charge of the message that was completed last.
+    completed: Option<Lease>,
 }
 
 #[derive(Debug)]
@@ -112,7 +114,7 @@ impl Partial {
 impl Assembler {
     /// An assembler with nothing under way. What has come in part is charged to `memory`.
     pub fn new(limits: Limits, memory: MemoryBudget) -> Self {
-        Self { limits, under_way: HashMap::new(), announced_bytes: 0, long_under_way: 0, memory }
+        Self { limits, under_way: HashMap::new(), announced_bytes: 0, long_under_way: 0, memory, completed: None }
     }
 
     /// Whether part of a message has come.
@@ -123,6 +125,11 @@ impl Assembler {
     /// How many messages of at least [`LONG_BYTES_MIN`] have come in part.
     pub(crate) fn long_under_way(&self) -> usize {
         self.long_under_way
+    }
+
+    /// The charge of the message that was completed last, once: whoever has the message holds its charge.
+    pub(crate) fn take_charge(&mut self) -> Option<Lease> {
+        self.completed.take()
     }
 
     /// Takes one frame.
@@ -185,7 +192,7 @@ impl Assembler {
         };
         self.announced_bytes -= bytes;
         self.long_under_way -= usize::from(bytes >= LONG_BYTES_MIN);
-        self.under_way.remove(&id);
+        self.completed = self.under_way.remove(&id).map(|partial| partial.lease);
         Outcome::Deliver(incoming)
     }
 }

@@ -184,19 +184,21 @@ impl Receiver<'_> {
         }
     }
 
-    /// Gives a message to the handler, as soon as there is memory for what the handler makes of it.
+    /// Gives a message to the handler, as soon as there is memory for what the handler makes of it. Until then, and until the handler has it, it stays charged.
     async fn tell(&mut self, frame: &Frame, incoming: Incoming, is_last: bool) -> Result<(), LinkError> {
         if !matches!(incoming, Incoming::Tail { .. }) {
             self.link.counters.messages_received.fetch_add(1, Relaxed);
         }
-        // Not charged: a message in one frame is small, and few are handled at a time.
-        let _lease = match &incoming {
-            Incoming::Whole(Message { head, .. }) | Incoming::Head { head, .. }
-                if !matches!(frame, Frame::Whole(_)) =>
-            {
-                Some(self.lease(self.handler.decoded_bytes_max(head)).await?)
+        let charge = self.assembler.take_charge();
+        let _charge = match &incoming {
+            // Not charged: a message in one frame is small, and few are handled at a time.
+            _ if matches!(frame, Frame::Whole(_)) => None,
+            Incoming::Whole(Message { head, tail }) => {
+                let bytes = self.handler.decoded_bytes_max(head) + tail.len() as u64;
+                Some(self.charged(charge, bytes).await?)
             }
-            _ => None,
+            Incoming::Head { head, .. } => Some(self.charged(None, self.handler.decoded_bytes_max(head)).await?),
+            Incoming::Tail { .. } => charge,
         };
         // After a single message, or the last one, nothing else is coming to wait for.
         match is_last {
@@ -206,14 +208,15 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    async fn lease(&mut self, bytes: u64) -> Result<Lease, LinkError> {
+    /// A charge of at least so many bytes; one that there is already grows.
+    async fn charged(&mut self, charge: Option<Lease>, bytes: u64) -> Result<Lease, LinkError> {
         let since = Instant::now();
-        loop {
-            match self.link.memory.lease(bytes) {
-                Ok(lease) => return Ok(lease),
-                Err(why) => self.wait_for_memory(since, why).await?,
-            }
+        let mut charge = charge.unwrap_or_else(|| self.link.memory.none());
+        let bytes = bytes.max(charge.bytes());
+        while let Err(why) = charge.resize(bytes) {
+            self.wait_for_memory(since, why).await?;
         }
+        Ok(charge)
     }
 
     /// Whether answers to a peer that lets them pile up have grown by [`SLOW_ANSWER_BYTES`] since the last time.

@@ -111,6 +111,33 @@ async fn what_a_message_becomes_is_charged_before_it_is_told() {
     assert_eq!(*told.0.lock().unwrap(), 1, "30 times 200,000 bytes fit, 30 times 300,000 do not");
 }
 
+/// Its decoded form never fits, so it waits as long as it may.
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waits_to_be_told_stays_charged() {
+    struct Huge;
+    impl Handler for Huge {
+        fn on_link(&self, _: &Arc<Link>) {}
+        fn on_message(&self, _: &Arc<Link>, _: Incoming) {}
+        fn on_link_lost(&self, _: &Arc<Link>, _: &LinkError) {}
+        fn decoded_bytes_max(&self, _: &[u8]) -> u64 {
+            u64::MAX / 2
+        }
+    }
+    let memory = Memory::new(MIB);
+    let config = memory.config(Some(1));
+    let budget = config.memory.clone();
+    let waits = Duration::from_millis(config.memory_wait_ms_max);
+    let _server = Endpoint::bind(config, identity(1, None), Arc::new(Huge)).await.unwrap();
+    let (client, mut events) = bind(memory.config(None), identity(2, None)).await;
+    let link = client.link(&memory.place(1)).await.unwrap();
+    link.send(Message { head: vec![1; 1 << 20].into(), tail: vec![1; 1 << 20].into() }).await.unwrap();
+    events.up().await;
+    sleep(waits / 2).await;
+    assert!(budget.used() >= 2 << 20, "{}", budget.used());
+    events.lost().await;
+    assert_eq!(budget.used(), 0, "all is given back");
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_byte_a_second_in_mid_message_is_too_slow() {
     let memory = Memory::new(MIB);

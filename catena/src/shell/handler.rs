@@ -5,8 +5,9 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
+use catena_core::HopCopy;
 use catena_net::{Handler, Incoming, Link, LinkError, LogLimit};
-use catena_wire::{Encoded, Hello, Message, StepKey, TailCuts, WireError};
+use catena_wire::{Encoded, Hello, Message, TailCuts, WireError};
 
 use super::{Shell, lock};
 
@@ -28,7 +29,7 @@ pub(crate) struct LinkEvents {
 #[allow(clippy::large_enum_variant, reason = "few tails are on their way at one time")]
 enum Awaiting {
     /// The hop has begun, and the machines have the rest of its head.
-    Hop { key: StepKey, cuts: TailCuts },
+    Hop { copy: HopCopy, cuts: TailCuts },
     /// Nothing can begin without the tail.
     Other(Message),
 }
@@ -72,9 +73,9 @@ impl LinkEvents {
         let awaiting = match Message::decode_head(head) {
             Ok(Message::Hop(hop)) => {
                 let cuts = hop.tail_cuts();
-                let key = shell.take_in(|core, now| core.on_hop_head(now, &from, hop));
+                let copy = shell.take_in(|core, now| core.on_hop_head(now, &from, hop));
                 shell.drive();
-                Awaiting::Hop { key, cuts }
+                Awaiting::Hop { copy, cuts }
             }
             Ok(other) if other.has_tail() => Awaiting::Other(other),
             Ok(_) => return link.give_up("it announced a tail for what has none"),
@@ -86,9 +87,9 @@ impl LinkEvents {
     fn tail(&self, shell: &Arc<Shell>, link: &Arc<Link>, id: u64, tail: bytes::Bytes) {
         let Some(awaiting) = lock(&self.tails).remove(&(link.id(), id)) else { return };
         match awaiting {
-            Awaiting::Hop { key, cuts } => {
+            Awaiting::Hop { copy, cuts } => {
                 let tail = cuts.cut(tail).ok();
-                shell.take_in(|core, now| core.on_tail(now, &key, tail));
+                shell.take_in(|core, now| core.on_tail(now, &copy, tail));
             }
             Awaiting::Other(mut message) => {
                 let Some(from) = shell.peers.of(link) else { return };
@@ -151,8 +152,8 @@ impl Handler for LinkEvents {
         shell.messages_lost(link.id());
         let now = shell.now();
         for (_, awaiting) in orphans {
-            if let Awaiting::Hop { key, .. } = awaiting {
-                shell.core().on_tail(now, &key, None);
+            if let Awaiting::Hop { copy, .. } = awaiting {
+                shell.core().on_tail(now, &copy, None);
             }
         }
         if let Some(node) = shell.peers.part(link) {

@@ -4,10 +4,7 @@
 //! it joins, and those that they name.
 
 use std::{
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -15,7 +12,6 @@ use catena_core::{Instance, Policy};
 use catena_net::{Link, Measured, NetError, Place, awake};
 use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio::sync::oneshot;
 
 use super::{Shell, lock};
 
@@ -36,13 +32,6 @@ const LIST_EVERY: Duration = Duration::from_secs(1);
 /// The bounds of [`dial_pause`]: a place that refuses every link is not dialled without a pause, and one that was down is linked soon after it is back.
 const DIAL_PAUSE_MIN: Duration = Duration::from_millis(10);
 const DIAL_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-static LISTING_NUMBER: AtomicU64 = AtomicU64::new(1);
-
-/// A number that distinguishes one request from another.
-pub(super) fn next_number() -> u64 {
-    LISTING_NUMBER.fetch_add(1, Ordering::Relaxed)
-}
 
 impl Shell {
     /// Whether a peer that greets as this node may be accepted as such.
@@ -173,13 +162,9 @@ impl Shell {
 
     /// Asks a node of the mesh which services it knows.
     async fn list(self: &Arc<Self>, peer: Arc<NodeRef>) -> Option<Vec<ServiceEntry>> {
-        let id = next_number();
-        let (sender, receiver) = oneshot::channel();
-        lock(&self.listings).insert(id, sender);
-        self.tell(peer, Message::List(id));
-        let entries = awake::timeout(LISTING_TIMEOUT, receiver).await;
-        lock(&self.listings).remove(&id);
-        let mut entries = entries.ok()?.ok()?;
+        let question = self.listings.ask();
+        self.tell(peer, Message::List(question.number));
+        let mut entries = question.answer_within(LISTING_TIMEOUT).await?;
         entries.truncate(LISTING_ENTRIES_MAX);
         entries.iter().filter_map(|entry| entry.node.address.as_deref()).for_each(|address| self.dials.tell(address));
         Some(entries)

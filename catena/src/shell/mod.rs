@@ -13,6 +13,7 @@ mod offered;
 mod offering;
 mod peers;
 mod perform;
+mod questions;
 mod registry;
 mod relief;
 mod resolving;
@@ -54,6 +55,7 @@ use dials::Dials;
 use mesh_names::MeshResolver;
 use offering::Offering;
 use peers::Peers;
+use questions::Questions;
 use relief::Relief;
 use sessions::Sessions;
 use timer::Alarm;
@@ -63,9 +65,6 @@ pub(crate) use mesh::dial_pause;
 
 /// How long resolvers may take at shutdown to note that this node's services are gone.
 const WITHDRAWING_MAX: Duration = Duration::from_secs(2);
-
-/// The most sub-chains whose intermediate answers are listened to at one time.
-const LISTENERS_MAX: usize = 16_384;
 
 /// Receives a sub-chain's intermediate answers.
 pub(crate) type Listener = Arc<dyn Fn(Value) + Send + Sync>;
@@ -99,8 +98,8 @@ pub(crate) struct Shell {
     bursts: Bursts,
     /// For the sub-chains with which services of this node have answered.
     listeners: Mutex<HashMap<StepKey, Listener>>,
-    listings: Mutex<HashMap<u64, oneshot::Sender<Vec<ServiceEntry>>>>,
-    questions: Mutex<HashMap<u64, oneshot::Sender<Vec<ResolverAnswer>>>>,
+    listings: Questions<Vec<ServiceEntry>>,
+    questions: Questions<Vec<ResolverAnswer>>,
     offering: Offering,
     resolvers: OnceLock<Vec<Arc<dyn Resolver>>>,
     lookups: Semaphore,
@@ -126,6 +125,8 @@ struct UnderWay {
     task: Option<AbortHandle>,
     /// Counts what it reads of blobs, if it was given any.
     read: Option<Arc<Tally>>,
+    /// It answers this step with a sub-chain, to which its service listens.
+    listens: Option<(StepKey, Listener)>,
 }
 
 /// The settings of a node.
@@ -187,8 +188,8 @@ impl Shell {
             rights: Mutex::default(),
             bursts: Bursts::new(),
             listeners: Mutex::default(),
-            listings: Mutex::default(),
-            questions: Mutex::default(),
+            listings: Questions::default(),
+            questions: Questions::default(),
             offering: Offering::new(services),
             resolvers: OnceLock::new(),
             lookups: Semaphore::new(resolving::LOOKUPS_AT_ONCE_MAX),
@@ -315,11 +316,10 @@ impl Shell {
         self.drive();
     }
 
-    /// Registers a listener for the intermediate answers of the sub-chain with which a service answers this step.
-    pub(crate) fn listen(&self, step: StepKey, listener: Listener) {
-        let mut listeners = lock(&self.listeners);
-        if listeners.len() < LISTENERS_MAX {
-            listeners.insert(step, listener);
+    /// A service function answers this step with a sub-chain, whose intermediate answers this listener is to hear.
+    pub(crate) fn listen(&self, ticket: Ticket, step: StepKey, listener: Listener) {
+        if let Some(running) = lock(&self.running).get_mut(&ticket) {
+            running.listens = Some((step, listener));
         }
     }
 

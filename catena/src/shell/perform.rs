@@ -240,17 +240,9 @@ impl Shell {
             Action::FetchCode(code) => self.fetch_code(code),
             Action::Offered { from, entries } => self.offered(&from, entries),
             Action::ServeResolvers { id, service, to } => self.serve_resolvers(id, service, to),
-            Action::ResolversSaid { id, answers } => {
-                if let Some(waiting) = lock(&self.questions).remove(&id) {
-                    let _ = waiting.send(answers);
-                }
-            }
+            Action::ResolversSaid { id, answers } => self.questions.answered(id, answers),
             Action::ServeListing { id, to } => self.serve_listing(id, to),
-            Action::Listing { id, entries } => {
-                if let Some(waiting) = lock(&self.listings).remove(&id) {
-                    let _ = waiting.send(entries);
-                }
-            }
+            Action::Listing { id, entries } => self.listings.answered(id, entries),
             Action::Reply(chain, replied) => self.reply(chain, replied),
             Action::Heard(key, value) => self.hear(&key, value),
             Action::HeardEnd(key) => self.stop_listening(&key),
@@ -346,8 +338,8 @@ impl Shell {
     }
 
     fn service_done(&self, ticket: Ticket, result: Result<Answer, Exception>, began: Instant, right: Right) {
-        let ended = lock(&self.running).remove(&ticket);
-        let read = ended.and_then(|ended| ended.read?.bytes());
+        let ended = lock(&self.running).remove(&ticket).unwrap_or_default();
+        let (read, listens) = (ended.read.and_then(|read| read.bytes()), ended.listens);
         let now = self.now();
         {
             let mut core = self.core();
@@ -355,6 +347,10 @@ impl Shell {
                 core.on_blobs_read(ticket, read);
             }
             core.on_service_done(now, ticket, result, elapsed_us(began));
+            // Before the lock is released, since an answer must find its listener.
+            if let Some((step, listener)) = listens.filter(|(step, _)| core.hears(step)) {
+                lock(&self.listeners).insert(step, listener);
+            }
         }
         drop(right);
         self.offering.done.notify_waiters();

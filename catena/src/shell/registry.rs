@@ -14,6 +14,8 @@ const REGISTRY_TIMEOUT: Duration = Duration::from_secs(4);
 /// The largest function that is accepted from it.
 const CODE_BYTES_MAX: usize = 32 << 20;
 
+/// The most functions that are fetched from registries for other nodes at one time.
+static FETCHES: Semaphore = Semaphore::const_new(8);
 /// The most functions that are pushed to registries at one time.
 static PUSHES: Semaphore = Semaphore::const_new(64);
 /// Limits log lines about registry errors, since anyone who sends functions can cause them.
@@ -35,8 +37,11 @@ impl Shell {
         if self.settings.registry.is_none() || !self.settings.repository {
             return self.tell(to, Message::NoCode(code));
         }
+        // Whoever is told so asks another node, and this one again.
+        let Ok(turn) = FETCHES.try_acquire() else { return self.tell(to, Message::NoCode(code)) };
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
+            let _turn = turn;
             let found = shell.fetch_from_registry(code).await.filter(|bytes| shell.keep_code(code, bytes).is_ok());
             shell.tell(to, found.map_or(Message::NoCode(code), |bytes| Message::Code(code, bytes)));
         });

@@ -10,7 +10,6 @@ use catena_wire::{
     names,
 };
 use futures_util::{FutureExt, future::BoxFuture};
-use tokio::sync::oneshot;
 
 use super::{Shell, lock, mesh_names::MeshResolver};
 
@@ -259,13 +258,9 @@ impl Shell {
         peer: Arc<NodeRef>,
         service: &str,
     ) -> Result<Vec<ResolverAnswer>, Exception> {
-        let id = super::mesh::next_number();
-        let (sender, receiver) = oneshot::channel();
-        lock(&self.questions).insert(id, sender);
-        self.tell(peer, Message::Resolve(id, service.to_owned()));
-        let answers = awake::timeout(ASK_TIMEOUT, receiver).await;
-        lock(&self.questions).remove(&id);
-        answers.ok().and_then(Result::ok).ok_or_else(silent)
+        let question = self.questions.ask();
+        self.tell(peer, Message::Resolve(question.number, service.to_owned()));
+        question.answer_within(ASK_TIMEOUT).await.ok_or_else(silent)
     }
 
     /// Answers another node that asks what this node's resolvers say.

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::{
     connect::{self, At},
+    exit::Exit,
     failure::Failure,
     output::{Output, printable},
 };
@@ -15,7 +16,7 @@ use crate::{
 /// Say where a service is, as each resolver of a node has it
 ///
 /// One line for each place that a resolver names, in the order in which the node asks them: the first that answers a call is the one that it uses. `age` is how long ago the
-/// resolver learnt that; without one it asked just now.
+/// resolver learnt that; without one it asked just now. If none names a place, the exit code is 1.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  catena resolve files.mtv\n  catena resolve files.mtv --connect 10.0.0.7:7400 --json"
@@ -34,33 +35,36 @@ pub(crate) async fn run(args: &Resolve, output: &Output) -> Result<(), Failure> 
         said.map_err(|why| Failure::unreachable(why.to_string(), "name another node with --connect HOST:PORT"))
     });
     let answers = asked.await?;
+    let found = answers.iter().any(|answer| !answer.at.is_empty());
     if output.json {
         let answers: Vec<_> = answers.iter().map(as_json).collect();
-        return output.json_line(&json!({ "service": args.service, "resolvers": answers }));
+        output.json_line(&json!({ "service": args.service, "resolvers": answers }))?;
+    } else {
+        show(args, &answers, found, output)?;
     }
-    for ResolverAnswer { resolver, note, .. } in &answers {
+    if found { Ok(()) } else { Err(Failure::Told(Exit::Exception)) }
+}
+
+fn show(args: &Resolve, answers: &[ResolverAnswer], found: bool, output: &Output) -> Result<(), Failure> {
+    for ResolverAnswer { resolver, note, .. } in answers {
         if let Some(note) = note {
             output.talk(&printable(&format!("{resolver}: {note}")));
         }
     }
-    let rows: Vec<_> = answers.iter().flat_map(rows).collect();
-    if rows.iter().all(|row| row[1] == NOBODY) {
+    if !found {
         output.talk(&printable(&format!("nobody is said to serve {}; `catena ls` shows what there is", args.service)));
     }
-    output.table(["resolver", "node", "address", "run", "age"], rows.into_iter())
+    output.table(["resolver", "node", "address", "run", "age"], answers.iter().flat_map(rows))
 }
-
-/// Shown where a resolver names no node.
-const NOBODY: &str = "-";
 
 fn rows(answer: &ResolverAnswer) -> Vec<[String; 5]> {
     let age = answer.age_us.map_or_else(|| "asked now".to_owned(), |us| format!("{:.1?}", Duration::from_micros(us)));
-    let or_nobody = |text: &Option<String>| text.clone().unwrap_or_else(|| NOBODY.to_owned());
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     let row = |node: &str, address: &Option<String>, run: &Option<String>| {
-        [answer.resolver.clone(), node.to_owned(), or_nobody(address), or_nobody(run), age.clone()]
+        [answer.resolver.clone(), node.to_owned(), or_dash(address), or_dash(run), age.clone()]
     };
     if answer.at.is_empty() {
-        return vec![row(NOBODY, &None, &None)];
+        return vec![row("-", &None, &None)];
     }
     let sighted = |at: &Sighting| row(at.node.as_deref().unwrap_or("?"), &at.address, &run_of(at));
     answer.at.iter().map(sighted).collect()

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use catena::{Client, NodeBuilder, Rights, SegmentEntry};
+use catena::{Client, NodeBuilder, SegmentEntry};
 use clap::{Args, Subcommand, ValueHint};
 use serde_json::json;
 
 use crate::{
-    config::RdmaFile,
+    config::{RdmaFile, right_words},
     connect::{self, At, Given},
     failure::Failure,
     input,
@@ -148,7 +148,7 @@ async fn list(args: &Ls, output: &Output) -> Result<(), Failure> {
     }
     let cells = |one: &Listed| {
         let SegmentEntry { bytes, rights, .. } = &one.entry;
-        [one.name(), bytes.to_string(), words(*rights).join(" ")]
+        [one.name(), bytes.to_string(), right_words(*rights).join(" ")]
     };
     if args.explain {
         let rows = listed.iter().map(|one| {
@@ -274,15 +274,9 @@ fn within(count: u64) -> Result<(), Failure> {
     Err(Failure::input("BadUsage", message, format!("at most {BYTES_MAX}; read parts with --offset")))
 }
 
-fn words(rights: Rights) -> Vec<&'static str> {
-    let all = [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::CAS, "cas")];
-    all.into_iter().filter(|(right, _)| rights.include(*right)).map(|(_, word)| word).collect()
-}
-
 fn as_json(Listed { owner, entry, way }: &Listed) -> serde_json::Value {
     let SegmentEntry { name, bytes, generation, rights, .. } = entry;
-    let mut shown =
-        json!({ "owner": owner, "name": name, "bytes": bytes, "generation": generation, "rights": words(*rights) });
+    let mut shown = json!({ "owner": owner, "name": name, "bytes": bytes, "generation": generation, "rights": right_words(*rights) });
     if let Some((way, why)) = way {
         shown["way"] = json!(way);
         shown["because"] = json!(why);

@@ -2,7 +2,7 @@
 
 use catena::Registry;
 
-use super::NodeFile;
+use super::{NodeFile, RdmaFile};
 
 impl NodeFile {
     /// Each thing that the file decides, also by leaving it out, and what that means.
@@ -37,6 +37,12 @@ impl NodeFile {
         }
         for service in &self.services {
             tell(&format!("service {}", service.name()), service.meaning());
+        }
+        for segment in &self.segments {
+            tell(&format!("segment {}", segment.name), segment.meaning());
+        }
+        if let Some(RdmaFile { provider, .. }) = &self.rdma {
+            tell("rdma", format!("segments of other hosts are reached by libfabric's provider {provider}"));
         }
         told
     }

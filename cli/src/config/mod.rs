@@ -26,7 +26,7 @@ pub(crate) use guests::Guests;
 use mistake::Text;
 pub(crate) use names::NamesFile;
 pub(crate) use rdma::RdmaFile;
-pub(crate) use segments::SegmentFile;
+pub(crate) use segments::{SegmentFile, right_words};
 pub(crate) use service::ServiceFile;
 
 /// Longest name of a node or service, in bytes, on the wire.

@@ -33,6 +33,20 @@ pub(crate) struct SegmentFile {
     pub(crate) how: Export,
 }
 
+impl SegmentFile {
+    pub(super) fn meaning(&self) -> String {
+        let words = right_words(self.how.anyone).join(", ");
+        let may = if words.is_empty() { "nobody may use it".to_owned() } else { format!("anyone may {words}") };
+        format!("{} bytes; {may}", self.bytes)
+    }
+}
+
+/// These rights as a node's file names them.
+pub(crate) fn right_words(rights: Rights) -> Vec<&'static str> {
+    let all = [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::CAS, "cas")];
+    all.into_iter().filter(|(right, _)| rights.include(*right)).map(|(_, word)| word).collect()
+}
+
 impl SegmentTable {
     pub(super) fn checked(self, before: &[SegmentFile], text: &Text) -> Result<SegmentFile, Failure> {
         let (name, span) = (self.name.get_ref().clone(), self.name.span());

@@ -147,6 +147,15 @@ fn the_file_in_the_help_is_taken() {
 }
 
 #[test]
+fn what_may_be_done_with_a_segment_is_told() {
+    let text = "name = \"a\"\n[[segment]]\nname = \"s\"\nbytes = 64\nanyone = [\"read\", \"cas\"]\n[[segment]]\nname = \"t\"\nbytes = 8\n";
+    let told = read(text).map_err(|why| why.text()).ok().unwrap().meaning();
+    let of = |what: &str| told.iter().find(|(key, _)| key == what).map(|(_, means)| means.as_str());
+    assert_eq!(of("segment s"), Some("64 bytes; anyone may read, cas"));
+    assert_eq!(of("segment t"), Some("8 bytes; nobody may use it"));
+}
+
+#[test]
 fn whose_code_runs_is_said_once() {
     let both = "name = \"a\"\nruns_guests = true\nchaining_proxy = \"h:1\"\n";
     check(both, "2:15", &["runs no foreign code", "take out `runs_guests`"]);

@@ -280,13 +280,17 @@ impl Activation {
 
     /// Whether a call is under way that may take effect, or has taken effect.
     pub(crate) fn has_call_out(&self) -> bool {
+        // What the chain departs for is not under way before it has departed.
+        let out_beside = |departs: Option<&Cargo>| {
+            let own = departs.map(Cargo::number);
+            self.calls.out.iter().any(|call| Some(*call) != own) || !self.calls.sets.is_empty()
+        };
         match &self.phase {
             Phase::Suspended(suspended) => suspended.calls(),
             Phase::HandingOff(hand_off) => hand_off.may_be_done(),
-            Phase::Running | Phase::Waiting => !self.calls.out.is_empty() || !self.calls.sets.is_empty(),
-            Phase::Merging(_) => true,
-            Phase::LookingUp(_) => false,
-            Phase::Suspending(departure) => matches!(departure, Departure::SubChain { .. }),
+            Phase::Running | Phase::Waiting => out_beside(None),
+            Phase::Merging(_) | Phase::Suspending(Departure::SubChain { .. }) => true,
+            Phase::LookingUp(cargo) | Phase::Suspending(Departure::To(.., cargo)) => out_beside(Some(cargo)),
         }
     }
 

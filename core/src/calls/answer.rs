@@ -14,6 +14,10 @@ use crate::{
 impl Calls {
     /// Delivers the result of a call that is over. To an exception the name of the call is added.
     pub(crate) fn answer(&mut self, ground: &mut Ground, mut request: Request, result: Result<Value, Exception>) {
+        let result = match (result, request.fallback.take()) {
+            (Err(why), Some(original)) if !why.unknown => Err(*original),
+            (result, _) => result,
+        };
         let brought = request.brings(request.hops_after(&result));
         let result = result.map_err(|why| why.calling(&request.service, &request.function));
         self.reply(ground, request.reply_to, result, brought);

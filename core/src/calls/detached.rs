@@ -1,6 +1,6 @@
 //! Calls that a chain of its own answers.
 
-use alloc::string::String;
+use alloc::{boxed::Box, string::String};
 use catena_wire::{ChainId, Outcome, Value};
 
 use super::{Call, Calls, Request, Stage};
@@ -32,8 +32,9 @@ impl Calls {
             (Outcome::Threw(why), None) => Err(why.calling(&request.service, "")),
             (Outcome::Threw(why), Some((function, budget))) => {
                 let (params, budget) = (Value::encode(&why), Allowance::new(ground.now, budget));
+                let fallback = Some(Box::new(why.calling(&request.service, "")));
                 // Without a key: this is not the call that is remembered under the step's key, and must not be answered with that call's result.
-                return self.dispatch(ground, Request { function, params, budget, key: None, ..request });
+                return self.dispatch(ground, Request { function, params, budget, fallback, key: None, ..request });
             }
         };
         let brought = request.brings(left.hops_left());

@@ -127,14 +127,20 @@ impl Calls {
     ) {
         let running = |stage: &Stage| matches!(stage, Stage::Running);
         let Some(Call { request, .. }) = self.take(ground, ticket.0, running) else { return };
-        let request = Request { service_us: took_us, ..request };
+        let request = Request { service_us: took_us, fallback: None, ..request };
         match result {
             Ok(Answer::Value(value)) => self.answer(ground, request, Ok(value)),
             Ok(Answer::Nothing) => match request.reply_to {
                 ReplyTo::Right(right) => ground.out.tell(Event::FunctionEnded { right, result: Ok(None) }),
                 _ => self.answer(ground, request, Ok(catena_wire::Value::null())),
             },
-            Ok(Answer::Chain(sub)) => ground.out.tell(Event::SubChain { request, sub }),
+            Ok(Answer::Chain(sub)) => {
+                if let Some(key) = request.key.clone().filter(|_| sub.hears) {
+                    let Ground { listeners, out, clock, policy, .. } = ground;
+                    listeners.begin(out, clock.now(), request.by, key, policy);
+                }
+                ground.out.tell(Event::SubChain { request, sub });
+            }
             Err(why) => {
                 // An exception that the function passes on from a call of its own has a path already: this node is put in front of it.
                 let here = core::slice::from_ref(&ground.me.name);

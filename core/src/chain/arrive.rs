@@ -8,7 +8,7 @@ use catena_wire::{
 };
 
 use super::{
-    Chains,
+    Chains, HopCopy,
     activation::{Activation, Awaits, ChainState, Code, Continuation, Ended, Phase, Recording, Suspended},
 };
 use crate::{
@@ -171,9 +171,10 @@ impl Chains {
     }
 
     /// The tail of a hop has arrived, or (`None`) never will; then the sender still keeps the hop, and sends it again.
-    pub(crate) fn tail(&mut self, ground: &mut Ground, key: &StepKey, tail: Option<Tail>) {
+    pub(crate) fn tail(&mut self, ground: &mut Ground, copy: &HopCopy, tail: Option<Tail>) {
+        let key = &copy.key;
         let Some(session) = ground.dedup.get(key).and_then(StepRecord::session) else { return };
-        let Some(activation) = self.get_mut(session) else { return };
+        let Some(activation) = self.get_mut(session).filter(|activation| copy.brought(activation)) else { return };
         let (code, from) = (activation.state.code, activation.before.clone());
         let Phase::Suspended(Suspended { continuation: state, .. }) = &mut activation.phase else { return };
         let Continuation::Coming(_, due) = state else { return };

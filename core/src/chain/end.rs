@@ -82,7 +82,7 @@ impl Chains {
             true => outcome,
             false => activation.state.conclude_all(outcome),
         };
-        let way = way_of(ground, &activation, false);
+        let way = way_of(ground, &activation);
         let end = end_of(ground.now, &mut activation, outcome);
         send_end(ground, (&activation.arrived, super::bringer(&activation)), end, way);
     }
@@ -115,7 +115,7 @@ impl Chains {
         if ground.fences.is_stopped(key.chain, ground.me.id) {
             return;
         }
-        let Some((arrived, so_far, home)) = self.so_far(ground, key, parcel) else { return };
+        let Some((arrived, so_far)) = self.so_far(ground, key) else { return };
         let message = format!(
             "intermediate answer {number} has {bytes} bytes, where a message may have {bytes_max}; the chain was stopped, since none can be missing; earlier calls took effect, and one under way may have; emit it in parts, or leave it at a service and emit its name"
         );
@@ -127,29 +127,27 @@ impl Chains {
         let end = End { at: None, hops_left: 0, cut: true, ..end };
         let Some(from) = ground.dedup.get(&arrived).map(StepRecord::brought_by) else { return };
         self.stop(ground, from.party, key.chain, Vec::new());
-        send_end(ground, (&arrived, from), end, home);
+        send_end(ground, (&arrived, from), end, parcel.homeward());
     }
 
-    /// The chain's stay in which this step was made, the end that the chain would have now, and the way to its origin.
-    fn so_far(&self, ground: &Ground, key: &StepKey, parcel: Parcel) -> Option<(StepKey, End, Parcel)> {
+    /// The chain's stay in which this step was made, and the end that the chain would have now. If nothing of that is kept any more, it is the end of a chain
+    /// that has answered nothing.
+    fn so_far(&self, ground: &Ground, key: &StepKey) -> Option<(StepKey, End)> {
         let (arrived, record) = ground.dedup.stay_of(key)?;
-        let of = |activation: &Activation| {
-            let done = Outcome::Done(Value::null());
-            (end_of(ground.now, &mut activation.clone(), done), way_of(ground, activation, true))
-        };
-        let (end, home) = match record {
-            StepRecord::Running { session, .. } => of(self.get(*session)?),
+        let of = |activation: &Activation| end_of(ground.now, &mut activation.clone(), Outcome::Done(Value::null()));
+        let end = match record {
+            StepRecord::Running { session, .. } => Some(of(self.get(*session)?)),
             StepRecord::Done(done) => match &done.fate {
-                Fate::Forwarded(_, Some((activation, _))) => of(activation),
+                Fate::Forwarded(_, Some((activation, _))) => Some(of(activation)),
                 Fate::Ended(Some(sent)) => match Message::decode_head(&sent.message.head) {
-                    Ok(Message::End(end)) if parcel.to.id == key.chain.origin => (*end, parcel),
-                    _ => return None,
+                    Ok(Message::End(end)) => Some(*end),
+                    _ => None,
                 },
-                _ => return None,
+                _ => None,
             },
             StepRecord::Calling { .. } => return None,
         };
-        Some((arrived.clone(), end, home))
+        Some((arrived.clone(), end.unwrap_or_else(|| bare_end(ground, key))))
     }
 }
 
@@ -159,16 +157,18 @@ pub(super) fn emit(ground: &mut Ground, activation: &mut Activation, value: Valu
     activation.state.emitted = number.saturating_add(1);
     let until = ground.now.after(activation.budget.left(ground.now).time_left_us());
     let header = &activation.state.header;
+    let (origin, way) = (header.origin.clone(), ground.way_home(header));
     let (to, step, via) = match activation.state.listener() {
         Listener::Nobody => return,
         Listener::Creator(creator, step) => (Arc::new(creator), step, None),
-        Listener::Origin => (header.origin.clone(), 0, ground.way_home(header)),
+        Listener::Origin => (origin.clone(), 0, way.clone()),
     };
     let partial = Message::Partial { key: key.clone(), number, value, to: step };
     if to.id == ground.me.id {
         return ground.out.tell(Event::Message(partial));
     }
     let parcel = Parcel::new(to, via, partial.encode(), until);
+    let parcel = if step == 0 { parcel } else { parcel.away_from(origin, way) };
     ground.send_kept(key, Part::answer(number, step), parcel);
 }
 
@@ -218,10 +218,27 @@ fn end_of(now: Time, activation: &mut Activation, outcome: Outcome) -> End {
     }
 }
 
-/// A parcel without a message yet, which says where the end goes: to the origin if `home`, else to the merge host if there is one.
-fn way_of(ground: &Ground, activation: &Activation, home: bool) -> Parcel {
+/// The end of a chain or branch of which nothing is known but the step.
+fn bare_end(ground: &Ground, key: &StepKey) -> End {
+    End {
+        key: key.clone(),
+        outcome: Outcome::Done(Value::null()),
+        emitted: 0,
+        at: None,
+        hops_left: 0,
+        path: alloc::vec![ground.me.name.clone()],
+        trace: None,
+        recording: None,
+        console: Vec::new(),
+        merged: Vec::new(),
+        cut: false,
+    }
+}
+
+/// A parcel without a message yet, which says where the end goes: to the merge host if there is one, else to the origin.
+fn way_of(ground: &Ground, activation: &Activation) -> Parcel {
     let header = &activation.state.header;
-    let merge = activation.state.merge.as_ref().filter(|_| !home);
+    let merge = activation.state.merge.as_ref();
     let to = merge.map_or_else(|| header.origin.clone(), |merge| Arc::new(merge.host.clone()));
     let via = ground.way_home(header).filter(|_| to.id == header.origin.id);
     let until =

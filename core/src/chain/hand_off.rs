@@ -78,6 +78,7 @@ impl Chains {
         if !matches!(activation.phase, Phase::Suspending(_)) {
             return;
         }
+        let has_call_out = activation.has_call_out();
         let Phase::Suspending(departure) = core::mem::replace(&mut activation.phase, Phase::Waiting) else { return };
         let code = activation.state.code;
         activation.note_guest(took_us);
@@ -91,6 +92,7 @@ impl Chains {
                     }
                     _ => why,
                 };
+                let why = if has_call_out { why.outcome_unknown() } else { why };
                 return self.finish(ground, session, Outcome::Threw(why));
             }
         };
@@ -356,7 +358,7 @@ impl Chains {
         ground.directory.names.forget(cargo.service());
         let no_host = why.name == names::RUNS_NO_GUESTS || (proxy && why.name == names::UNKNOWN_SERVICE);
         if let (Cargo::Call(call), true) = (&cargo, no_host) {
-            return self.stay_and_call(ground, session, call.clone(), continuation);
+            return self.stay_and_call(ground, session, call.clone(), continuation, fallback);
         }
         let Some(activation) = self.get_mut(session) else { return };
         if let Cargo::Split(split) = &cargo {

@@ -6,6 +6,7 @@ mod arrive;
 mod cancel;
 mod code;
 mod console;
+mod copy;
 mod end;
 mod hand_off;
 mod locate;
@@ -18,6 +19,7 @@ mod stack;
 mod turn;
 
 pub(crate) use arrive::refuse_as_over;
+pub use copy::HopCopy;
 
 use alloc::{
     boxed::Box,

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use catena_wire::{Branch, ChainId, Exception, Fault, Hop, Message, NodeRef, Part, StepKey, names};
 
 use super::{
-    Chains,
+    Chains, HopCopy,
     activation::{Activation, Continuation, Phase, Suspended},
     arrive::refuse,
     hand_off::hop_of,
@@ -24,7 +24,7 @@ impl Chains {
         match ground.dedup.get(&key) {
             Some(StepRecord::Running { session, .. }) => {
                 let session = *session;
-                if self.repeat_arriving(ground, session, hop, whole) {
+                if self.repeat_arriving(ground, session, (from, hop), whole) {
                     return;
                 }
                 ground.out.send(from, accepted, Receipt::None, Urgency::Lazy);
@@ -52,18 +52,28 @@ impl Chains {
         }
     }
 
-    /// If the state of the first copy has not arrived, it may come with this one; until then the hop is not accepted. False if nothing was missing.
-    fn repeat_arriving(&mut self, ground: &mut Ground, session: SessionId, hop: Hop, whole: bool) -> bool {
+    /// If the state of the hop has not arrived, it may come when the same copy is sent again; until then no copy is accepted. False if nothing was missing.
+    fn repeat_arriving(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        (from, hop): (&NodeRef, Hop),
+        whole: bool,
+    ) -> bool {
+        let copy = HopCopy::of(from, &hop);
         let Some(activation) = self.get_mut(session) else { return false };
+        let is_same = copy.brought(activation);
         let Phase::Suspended(Suspended { continuation: Continuation::Coming(_, due), .. }) = &mut activation.phase
         else {
             return false;
         };
+        if !is_same {
+            return true;
+        }
         *due = None;
         self.reset_timer(session);
         if whole {
-            let key = hop.key.clone();
-            self.tail(ground, &key, Some(hop.into_tail()));
+            self.tail(ground, &copy, Some(hop.into_tail()));
         }
         true
     }

@@ -29,6 +29,9 @@ impl Chains {
             return Some((request, sub));
         };
         let deep = check_depth(ground, activation);
+        if let (Err(_), Some(key)) = (&deep, &request.key) {
+            ground.listeners.forget(&mut ground.out, key);
+        }
         activation.budget.give_back(request.budget.hops_left());
         let (key, path) = (activation.arrived.clone(), activation.state.path.clone());
         match request.reply_to {
@@ -88,15 +91,10 @@ impl Chains {
             continuation_bytes: u32::try_from(continuation.len()).unwrap_or(u32::MAX),
             continuation,
         });
-        let by = activation.by;
         activation.calls.out.clear();
         let started_at_ms = state.header.started_at_ms;
         let seed = (key.chain.seed()) ^ u64::from(key.step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.set_phase(session, Phase::Running);
-        if sub.hears {
-            let Ground { listeners, out, clock, policy, .. } = ground;
-            listeners.begin(out, clock.now(), by, key, policy);
-        }
         let limits = StepLimits::UNCHANGED;
         ground.out.ask(Action::Begin { session, code, input: sub.input, started_at_ms, seed, limits });
     }
@@ -178,7 +176,7 @@ impl Chains {
         let call = GuestCall { call: frame.call, service, function: catch, params, line, column };
         if frame.creator.id == ground.me.id {
             activation.step = activation.step.saturating_add(1);
-            return self.stay_and_call(ground, session, call, frame.continuation);
+            return self.stay_and_call(ground, session, call, frame.continuation, Some(Box::new(why)));
         }
         let delivery = Delivery::new(Arc::new(frame.creator), RetryScope::Nowhere);
         let hand_off = HandOff::new(Cargo::Call(call), delivery, frame.continuation);

@@ -274,13 +274,14 @@ impl Chains {
         ground.out.ask(Action::Settle { session, call, result });
     }
 
-    /// Makes the call from here, and waits for its result with the guest suspended.
+    /// Makes the call from here, and waits for its result with the guest suspended. If nothing is done, the guest is told `fallback`, if there is one.
     pub(super) fn stay_and_call(
         &mut self,
         ground: &mut Ground,
         session: SessionId,
         call: GuestCall,
         continuation: bytes::Bytes,
+        fallback: Option<Box<Exception>>,
     ) {
         let may_chain = ground.directory.may_answer_with_chain(&call.service, &call.function);
         let Some(activation) = self.get_mut(session) else { return };
@@ -289,7 +290,13 @@ impl Chains {
         let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
         activation.calls.out.clear();
         let suspended = Suspended::here(call.call, continuation, Awaits::Call);
-        let request = request_of(activation, reply_to, call, ground.now, budget);
+        // The chain's own path is put in front of it once more.
+        let beyond = |why: Box<Exception>| {
+            let path = why.path.iter().skip(activation.state.path.len()).cloned().collect();
+            Box::new(Exception { path, ..*why })
+        };
+        let fallback = fallback.map(beyond);
+        let request = Request { fallback, ..request_of(activation, reply_to, call, ground.now, budget) };
         self.set_phase(session, Phase::Suspended(suspended));
         ground.out.tell(Event::Call(request));
     }

@@ -77,6 +77,19 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         &mut self.entries.entry(key).or_insert_with(|| Entry { number, at: awake, by, value: make() }).value
     }
 
+    /// As [`Expiring::entry`], but an entry that was there becomes as old as one that is made now.
+    pub(crate) fn renew(
+        &mut self,
+        awake: Time,
+        by: Party,
+        key: K,
+        entries_max: usize,
+        make: impl FnOnce() -> V,
+    ) -> &mut V {
+        let known = self.remove(&key);
+        self.entry(awake, by, key, entries_max, || known.unwrap_or_else(make))
+    }
+
     /// Drops and returns an entry, if there is no room for one more of this party's.
     pub(crate) fn make_room(&mut self, by: Party, entries_max: usize) -> Option<(K, V)> {
         if self.entries.len() < entries_max.max(1) {
@@ -165,6 +178,10 @@ mod tests {
         map.entry(Time::from_us(5), ONE, 'a', 8, || 2);
         assert!(map.expired(Time::from_us(8), 5).is_empty() && map.contains(&'a'));
         assert_eq!(map.expired(Time::from_us(10), 5), [('a', 2)]);
+        map.entry(Time::from_us(20), ONE, 'a', 8, || 3);
+        assert_eq!(*map.renew(Time::from_us(24), ONE, 'a', 8, || 4), 3);
+        assert!(map.expired(Time::from_us(28), 5).is_empty());
+        assert_eq!(map.expired(Time::from_us(29), 5), [('a', 3)]);
         assert!(map.entries.is_empty() && map.since.is_empty() && map.of_party.is_empty() && map.shares.all() == 0);
     }
 }

@@ -29,7 +29,12 @@ pub(crate) struct Parcel {
     replaced: bool,
     /// For replies: the number after the last of them.
     upto: u32,
+    /// For what does not go to the origin: the origin, and by which node it is reached.
+    home: Option<Home>,
 }
+
+/// A node, and the one by which it is reached, if it cannot be dialled.
+type Home = (Arc<NodeRef>, Option<Arc<NodeRef>>);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outgoing {
@@ -182,7 +187,7 @@ impl Outgoing {
 
 impl Parcel {
     pub(crate) const fn new(to: Arc<NodeRef>, via: Option<Arc<NodeRef>>, message: Encoded, until: Time) -> Self {
-        Self { to, via, message, attempts: 0, until, number: 0, replaced: false, upto: 0 }
+        Self { to, via, message, attempts: 0, until, number: 0, replaced: false, upto: 0, home: None }
     }
 
     /// Whether that node receives it, or passes it on.
@@ -194,6 +199,19 @@ impl Parcel {
     pub(crate) const fn up_to(mut self, upto: u32) -> Self {
         self.upto = upto;
         self
+    }
+
+    /// The parcel does not go to the origin, which is reached so.
+    pub(crate) fn away_from(self, origin: Arc<NodeRef>, via: Option<Arc<NodeRef>>) -> Self {
+        Self { home: Some((origin, via)), ..self }
+    }
+
+    /// The same parcel, to the origin.
+    pub(crate) fn homeward(mut self) -> Self {
+        match self.home.take() {
+            Some((to, via)) => Self { to, via, ..self },
+            None => self,
+        }
     }
 
     /// The same parcel with another message, since this one is too large. `None` if it was replaced before.

@@ -55,7 +55,7 @@ impl Fences {
     pub(crate) fn note(&mut self, awake: Time, by: Party, duplicate: &PossibleDuplicate, policy: &Policy) {
         let key = (duplicate.since.chain, duplicate.since.branch.clone());
         let (by, max) = (share_of(by, policy), policy.stopped_chains_max);
-        let known = self.duplicates.entry(awake, by, key, max, || duplicate.clone());
+        let known = self.duplicates.renew(awake, by, key, max, || duplicate.clone());
         known.since.step = known.since.step.min(duplicate.since.step);
         known.way = duplicate.way;
     }
@@ -70,7 +70,7 @@ impl Fences {
         policy: &Policy,
     ) {
         let (by, max) = (share_of(by, policy), policy.stopped_chains_max);
-        let known = self.given_up.entry(awake, by, chain, max, Vec::new);
+        let known = self.given_up.renew(awake, by, chain, max, Vec::new);
         for node in nodes {
             if known.len() < GIVEN_UP_MAX && known.iter().all(|other| other.id != node.id) {
                 known.push(node);

@@ -24,7 +24,11 @@ impl Listeners {
         self.bytes
     }
 
-    /// A sub-chain begins; `by` is the party that brought its chain.
+    pub(crate) fn listens(&self, key: &StepKey) -> bool {
+        self.streams.contains(key)
+    }
+
+    /// A service answers this step with a sub-chain, to which it listens; `by` is the party that brought its chain.
     pub(crate) fn begin(&mut self, out: &mut Outbox, awake: Time, by: Party, key: StepKey, policy: &Policy) {
         while !self.streams.contains(&key)
             && let Some((gone, stream)) = self.streams.make_room(by, policy.listeners_max)
@@ -70,6 +74,13 @@ impl Listeners {
             self.bytes -= self.streams.remove(&key).map_or(0, |stream| stream.held_bytes());
         } else if self.streams.contains(&key) {
             self.ended.entry(awake, by, key, policy.listeners_max, || ());
+        }
+    }
+
+    /// The sub-chain does not begin, or has ended and all of its answers are here.
+    pub(crate) fn forget(&mut self, out: &mut Outbox, key: &StepKey) {
+        if let Some(stream) = self.streams.remove(key) {
+            self.gone(out, key.clone(), &stream);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Service functions that have ended, and chains that services answer with.
 
-use catena_wire::{BlobBytes, Exception};
+use catena_wire::{BlobBytes, Exception, StepKey};
 
 use super::Node;
 use crate::{Answer, Plan, SubChain, Ticket, Time, calls::Request, console::lines_brought_max};
@@ -16,6 +16,13 @@ impl Node {
         self.at(now, |node| node.calls.service_done(&mut node.ground, ticket, result, took_us));
     }
 
+    /// Whether the sub-chain with which a service of this node answers this step has begun, or is about to, and its intermediate answers are told here: from
+    /// [`Node::on_service_done`] to [`crate::Action::HeardEnd`].
+    #[must_use]
+    pub fn hears(&self, step: &StepKey) -> bool {
+        self.ground.listeners.listens(step)
+    }
+
     /// How many functions of a service run here.
     #[must_use]
     pub fn running(&self, service: &str) -> usize {
@@ -28,7 +35,12 @@ impl Node {
         let plan = Plan { credentials: request.credentials.clone(), ..Plan::new(request.budget.left(self.ground.now)) };
         match self.begin(request.by, sub.number, sub.code, sub.input.clone(), plan) {
             // The service function itself has run, and may have taken effect.
-            Err(why) => self.calls.answer(&mut self.ground, request, Err(why.outcome_unknown())),
+            Err(why) => {
+                if let Some(key) = &request.key {
+                    self.ground.listeners.forget(&mut self.ground.out, key);
+                }
+                self.calls.answer(&mut self.ground, request, Err(why.outcome_unknown()));
+            }
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);
                 self.origin.detach(chain, heard_as, lines_brought_max(&self.ground.policy));

@@ -2,10 +2,10 @@
 
 use alloc::{boxed::Box, sync::Arc};
 use bytes::Bytes;
-use catena_wire::{Exception, Hash, Hop, NodeRef, StepKey, Tail};
+use catena_wire::{Exception, Hash, Hop, NodeRef, Tail};
 
 use super::Node;
-use crate::{Action, Receipt, SessionId, Time, Turn, collections::Party};
+use crate::{Action, HopCopy, Receipt, SessionId, Time, Turn, collections::Party};
 
 impl Node {
     /// The guest has run, for `took_us`, and returned with an empty stack; or broke a limit.
@@ -25,16 +25,16 @@ impl Node {
     }
 
     /// The head of a hop has arrived, its continuation is still on its way: the service function can begin
-    /// (rpc-chains section 7.2). [`Node::on_tail`] must follow, for the key that this returns.
-    pub fn on_hop_head(&mut self, now: Time, from: &Arc<NodeRef>, hop: Box<Hop>) -> StepKey {
-        let key = hop.key.clone();
+    /// (rpc-chains section 7.2). [`Node::on_tail`] must follow, for the copy that this returns.
+    pub fn on_hop_head(&mut self, now: Time, from: &Arc<NodeRef>, hop: Box<Hop>) -> HopCopy {
+        let copy = HopCopy::of(from, &hop);
         self.at(now, |node| node.take_hop(from, hop, false));
-        key
+        copy
     }
 
     /// The tail of a hop has arrived: continuations, and the function if it was sent along. `None`: it never will.
-    pub fn on_tail(&mut self, now: Time, key: &StepKey, tail: Option<Tail>) {
-        self.at(now, |node| node.chains.tail(&mut node.ground, key, tail));
+    pub fn on_tail(&mut self, now: Time, of: &HopCopy, tail: Option<Tail>) {
+        self.at(now, |node| node.chains.tail(&mut node.ground, of, tail));
     }
 
     /// The shell does not have the function that it was asked to check for this session: it is fetched while the session waits for its call.

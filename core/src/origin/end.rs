@@ -136,7 +136,7 @@ impl Origin {
         match (end, detached) {
             (Replied::End { outcome, .. }, Some(detached)) => {
                 let Detached { console, heard_as, .. } = *detached;
-                heard_as.into_iter().for_each(|step| ground.out.ask(Action::HeardEnd(step)));
+                heard_as.iter().for_each(|step| ground.listeners.forget(&mut ground.out, step));
                 ground.out.tell(Event::DetachedEnded(EndedDetached { chain, outcome, hops_left, console }));
             }
             (end, _) => ground.out.ask(Action::Reply(chain, end)),

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use catena_core::{Node, Plan, SessionId, Time};
+use catena_core::{HopCopy, Node, Plan, SessionId, Time};
 use catena_wire::{Budget, ChainId, Encoded, Message, NodeId, NodeRef, Outcome, StepKey, Tail, Value};
 
 use crate::{
@@ -336,8 +336,8 @@ impl World {
         match packet.what {
             What::LinkLost(node) => self.on(setup, to, heard, |host, now| host.on_link_lost(now, node, false)),
             What::Tail { head, tail } => {
-                let (key, tail) = hop_of(head, tail);
-                self.on(setup, to, heard, |host, now| host.on_tail(now, &key, Some(tail)));
+                let (copy, tail) = hop_of(&from, head, tail);
+                self.on(setup, to, heard, |host, now| host.on_tail(now, &copy, Some(tail)));
             }
             What::Acknowledgement(head) => self.deliver_message(setup, to, &from, (head, Vec::new()), heard),
             What::Message { head, tail } => self.deliver_message(setup, to, &from, (head, tail), heard),
@@ -372,9 +372,9 @@ impl World {
     /// Nothing more comes over it, and both ends are told.
     fn break_link(&mut self, setup: &Setup, index: usize) {
         let Packet { to, from, what: What::Tail { head, tail } } = self.packets.remove(index) else { return };
-        let (key, _) = hop_of(head, tail);
+        let (copy, _) = hop_of(&sender(setup, from), head, tail);
         self.on(setup, to, true, |host, now| {
-            host.on_tail(now, &key, None);
+            host.on_tail(now, &copy, None);
             host.on_link_lost(now, from, false);
         });
         self.packets.push(Packet { to: from, from, what: What::LinkLost(to) });
@@ -447,9 +447,9 @@ fn hop_in(packet: &Packet) -> Option<(StepKey, u64)> {
 }
 
 /// The step of a hop, and what comes after its head.
-fn hop_of(head: Vec<u8>, tail: Vec<u8>) -> (StepKey, Tail) {
+fn hop_of(from: &NodeRef, head: Vec<u8>, tail: Vec<u8>) -> (HopCopy, Tail) {
     let Ok(Message::Hop(hop)) = Message::decode(Encoded { head: head.into(), tail: tail.into() }) else {
         panic!("only hops come in two parts")
     };
-    (hop.key.clone(), hop.into_tail())
+    (HopCopy::of(from, &hop), hop.into_tail())
 }

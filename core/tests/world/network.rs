@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catena_core::{Receipt, Undelivered};
+use catena_core::{HopCopy, Receipt, Undelivered};
 use catena_wire::{Encoded, Message, NodeId, NodeRef};
 
 use crate::{
@@ -125,10 +125,10 @@ impl World {
         let mut decoded = Message::decode_head(&message.head).expect("what one node says, another understands");
         self.learn_of(from.id, to, &decoded);
         if let (Message::Hop(hop), true) = (&decoded, tail != Tail::With) {
-            let (head, key) = (hop.clone(), hop.key.clone());
+            let (head, copy) = (hop.clone(), HopCopy::of(from, hop));
             self.on(to, |node, now| {
                 let returned = node.on_hop_head(now, from, head);
-                assert_eq!(returned, key, "the key under which the tail must follow");
+                assert_eq!(returned, copy, "the copy of which the tail must follow");
             });
             decoded.attach_tail(message.tail).expect("the tail is whole");
             let Message::Hop(hop) = decoded else { return };
@@ -142,7 +142,7 @@ impl World {
                 sender.into_iter().for_each(|sender| self.break_link(sender, target, us));
                 self.after(us, Event::Undelivered { at: from.id, receipt, why: Undelivered::Lost });
             }
-            return self.after(us, Event::Tail { to, key, tail });
+            return self.after(us, Event::Tail { to, copy, tail });
         }
         decoded.attach_tail(message.tail).expect("the tail is whole");
         self.on(to, |node, now| node.on_message(now, from, decoded));

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use catena_core::{
-    Answer, CallId, Instance, Link, LookupId, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn,
+    Answer, CallId, HopCopy, Instance, Link, LookupId, Policy, Receipt, SessionId, Tail as HopTail, Ticket, Time, Turn,
     Undelivered,
 };
 use catena_wire::{Budget, ChainId, Encoded, Exception, Hash, NodeId, NodeRef, StepKey, Value};
@@ -41,7 +41,7 @@ pub(crate) enum Event {
     },
     Tail {
         to: NodeId,
-        key: StepKey,
+        copy: HopCopy,
         tail: Option<HopTail>,
     },
     Undelivered {
@@ -300,7 +300,7 @@ impl World {
             }
             Event::Cancel(chain) => self.cancel(chain),
             Event::Deliver { from, to, message, receipt, tail } => self.deliver(&from, to, message, receipt, tail),
-            Event::Tail { to, key, tail } => self.on(to, |node, now| node.on_tail(now, &key, tail)),
+            Event::Tail { to, copy, tail } => self.on(to, |node, now| node.on_tail(now, &copy, tail)),
             Event::Undelivered { at, receipt, why } => self.on(at, |node, now| node.on_undelivered(now, receipt, why)),
             Event::LinkLost { at, with } => self.on(at, |node, now| node.on_link_lost(now, with, false)),
             Event::ServiceDone { at, ticket, result, took_us } => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use catena_core::{
-    Action, Answer, CallId, GuestCall, GuestSplit, Instance, Link, LookupId, Node, Plan, Policy, Receipt, SessionId,
+    Action, Answer, CallId, GuestCall, GuestSplit, HopCopy, Instance, Link, LookupId, Node, Plan, Policy, Receipt, SessionId,
     SubChain, Tail, Ticket, Time, Turn, Undelivered,
 };
 use catena_wire::{
@@ -27,7 +27,7 @@ enum Operation {
     Withdraw(u8),
     Bytes { from: u8, head: Vec<u8>, tail: Vec<u8> },
     Hop { from: u8, chain: u8, step: u8, service: u8, emitted: u8, hops: u8, head_only: bool, shape: Shape },
-    Tail { chain: u8, step: u8, came: bool, code: bool },
+    Tail { which: u8, came: bool, code: bool },
     Accepted { from: u8, own: bool, chain: u8, step: u8, branch: u8 },
     Refused { from: u8, own: bool, chain: u8, step: u8, branch: u8, no_guests: bool },
     Partial { own: bool, chain: u8, step: u8, branch: u8, number: u8, to: u8 },
@@ -200,6 +200,8 @@ struct World {
     node: Node,
     now: Time,
     receipts: Vec<Receipt>,
+    /// Hops of which heads have come.
+    copies: Vec<HopCopy>,
     /// What the node has named: operations speak of these, the newest first.
     sessions: Vec<SessionId>,
     tickets: Vec<Ticket>,
@@ -277,10 +279,12 @@ impl World {
                     self.node.on_undelivered(now, receipt.clone(), why);
                 }
             }
-            Operation::Tail { chain, step, came, code } => {
+            Operation::Tail { which, came, code } => {
                 let code_bytes = code.then(|| Bytes::from_static(b"code"));
                 let tail = Tail { continuation: Bytes::from_static(b"state"), stacked: Vec::new(), code_bytes };
-                self.node.on_tail(now, &key(false, chain, step), came.then_some(tail));
+                if let Some(copy) = self.copies.iter().rev().nth(usize::from(which % 8)) {
+                    self.node.on_tail(now, copy, came.then_some(tail));
+                }
             }
             message => self.message(message),
         }
@@ -296,8 +300,8 @@ impl World {
             Operation::Hop { from, chain, step, service, emitted, hops, head_only, shape } => {
                 let hop = hop(chain, step, service, emitted, hops, &shape);
                 if head_only {
-                    self.node.on_hop_head(self.now, &place(from), hop);
-                    return;
+                    let copy = self.node.on_hop_head(self.now, &place(from), hop);
+                    return self.copies.push(copy);
                 }
                 (from, Message::Hop(hop))
             }
@@ -472,6 +476,7 @@ fuzz_target!(|operations: Vec<Operation>| {
         node,
         now: Time::from_us(0),
         receipts: Vec::new(),
+        copies: Vec::new(),
         sessions: Vec::new(),
         tickets: Vec::new(),
         asked: Vec::new(),

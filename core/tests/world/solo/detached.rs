@@ -252,3 +252,22 @@ fn what_a_sub_chain_throws_names_the_same_target_wherever_it_ran() {
         }
     }
 }
+
+#[test]
+fn the_exception_of_a_chain_that_nobody_can_catch_is_the_calls() {
+    let mut node = node(Policy::default());
+    node.on_message(NOW, &node_ref(2), keyed(1));
+    let session = run_detached(&mut node, Some("f"));
+    node.leave_service(NOW, "here", None);
+    let why = Exception::new(names::NODE_LOST, Fault::Network, "lost").outcome_unknown();
+    node.on_turn(NOW, session, Err(why), 1);
+    let asked = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Resolve { lookup, .. } => Some(lookup),
+        _ => None,
+    });
+    let nobody = Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, "here is gone");
+    node.on_resolved(NOW, asked.unwrap(), Err(nobody));
+    let answers = returned(&mut node);
+    let [(1, Outcome::Threw(why), _)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!((why.name.as_str(), why.unknown), (names::NODE_LOST, true), "{why:?}");
+}

@@ -10,9 +10,12 @@ fn begin(node: &mut Node, at: Time, number: u64) {
     let budget = Budget::new(100_000_000, 10);
     node.on_message(at, &node_ref(2), Message::Hop(Box::new(Hop { budget, ..*hop(number, 1) })));
     let ticket = ticket_of(&actions(node)).unwrap();
-    let sub = SubChain { number: 77, code: CODE, input: Value::null(), catch: None, hears: true };
-    node.on_service_done(at, ticket, Ok(Answer::Chain(sub)), 1);
+    node.on_service_done(at, ticket, Ok(Answer::Chain(heard_sub_chain())), 1);
     actions(node);
+}
+
+fn heard_sub_chain() -> SubChain {
+    SubChain { number: 77, code: CODE, input: Value::null(), catch: None, hears: true }
 }
 
 /// Whether the service hears the sub-chain's first answer.
@@ -38,6 +41,35 @@ pub(crate) fn who_listens_to_what_has_ended_takes_no_room_from_who_listens_yet()
         node.on_message(at, &node_ref(3), Message::SubChainEnded(hop(number, 1).key));
     }
     assert!(hears(&mut node, at, 1), "it was forgotten for those that are over");
+}
+
+#[test]
+fn nobody_listens_to_a_sub_chain_that_does_not_begin_or_is_over() {
+    let key = hop(1, 1).key;
+    let ended = |actions: &[Action]| actions.contains(&Action::HeardEnd(hop(1, 1).key));
+    // It joins the calling chain, or it may not.
+    for (stack_depth_max, begins) in [(16, true), (0, false)] {
+        let mut node = node(Policy { stack_depth_max, ..Policy::default() });
+        node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+        let ticket = ticket_of(&actions(&mut node)).unwrap();
+        node.on_service_done(NOW, ticket, Ok(Answer::Chain(heard_sub_chain())), 1);
+        assert_eq!((node.hears(&key), ended(&actions(&mut node))), (begins, !begins));
+    }
+    // It runs on its own, or finds no room.
+    for (chains_started_max, begins) in [(8, true), (0, false)] {
+        let mut node = node(Policy { compose: false, chains_started_max, ..Policy::default() });
+        node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
+        let ticket = ticket_of(&actions(&mut node)).unwrap();
+        node.on_service_done(NOW, ticket, Ok(Answer::Chain(heard_sub_chain())), 1);
+        let said = actions(&mut node);
+        assert_eq!((node.hears(&key), ended(&said)), (begins, !begins), "{said:?}");
+        if let Some(Action::Begin { session, .. }) =
+            said.into_iter().find(|action| matches!(action, Action::Begin { .. }))
+        {
+            node.on_turn(NOW, session, Ok(Turn { end: Some(Ok(Value::null())), ..Turn::default() }), 1);
+            assert!(ended(&actions(&mut node)) && !node.hears(&key));
+        }
+    }
 }
 
 /// The chain around a sub-chain goes on at the step at which that has ended, and counts its own answers.

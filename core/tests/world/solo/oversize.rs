@@ -1,7 +1,7 @@
 //! What is larger than a link carries, and is known so only when it is to go out.
 
 use catena_core::{Action, Policy, Replied, Undelivered};
-use catena_wire::{Fault, Message, Part, names};
+use catena_wire::{Fault, Listener, Merge, Message, Part, names};
 
 use super::*;
 
@@ -144,6 +144,25 @@ fn an_answer_of_a_sub_chain_that_cannot_reach_its_creator_ends_the_whole() {
     node.on_undelivered(NOW, receipt, TOO_LARGE);
     let (to, end, _) = ends(&actions(&mut node)).remove(0);
     assert!(to == NodeId(9) && end.cut && end.emitted == 4, "after all of the origin's own: {end:?}");
+}
+
+/// Its end went to this very node, or to another than the answer: neither says how the origin is reached.
+#[test]
+fn an_answer_too_large_for_a_link_ends_the_whole_if_its_branch_has_ended() {
+    let creator = Listener::Creator((*node_ref(6)).clone(), 1);
+    for (host, listener) in [(1, Listener::Origin), (5, Listener::Origin), (5, creator)] {
+        let mut node = node(Policy::default());
+        let merge = Merge { host: (*node_ref(host)).clone(), at: hop(1, 1).key, listener };
+        let branch = StepKey { branch: Branch::root().child(1).unwrap(), ..hop(1, 2).key };
+        let session = arrived(&mut node, Box::new(Hop { key: branch.clone(), merge: Some(merge), ..*hop(1, 2) }));
+        node.on_turn(NOW, session, Ok(Turn { emits: vec![Value::null()], ..ending(Ok(Value::null())) }), 1);
+        let receipt = partials(&actions(&mut node)).remove(0);
+        node.on_undelivered(NOW, receipt, TOO_LARGE);
+        let said = actions(&mut node);
+        let [(NodeId(9), end, _)] = &ends(&said)[..] else { panic!("{said:?}") };
+        assert!(end.cut && end.emitted == 0 && limit(end).unknown, "{end:?}");
+        assert_eq!(end.key.branch, branch.branch);
+    }
 }
 
 fn partial(chain: ChainId, number: u32) -> Message {

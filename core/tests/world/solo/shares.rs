@@ -163,11 +163,13 @@ pub(crate) fn numbers_of_one_address_have_one_share_and_none_takes_what_is_the_n
 #[test]
 fn what_comes_by_way_of_this_node_itself_stays_the_strangers() {
     let mut node = node(Policy { services_running_max: 64, ..Policy::default() });
-    let me = node.on_hop_head(NOW, &node_ref(STRANGER), Box::new(strange(1, None)));
+    let strangers = strange(1, None);
+    let key = strangers.key.clone();
+    node.on_hop_head(NOW, &node_ref(STRANGER), Box::new(strangers));
     actions(&mut node);
     let own = node_ref(1);
     for step in 3..64 {
-        let again = Hop { key: StepKey { step, ..me.clone() }, ..strange(1, None) };
+        let again = Hop { key: StepKey { step, ..key.clone() }, ..strange(1, None) };
         node.on_message(NOW, &own, Message::Hop(Box::new(again)));
         actions(&mut node);
     }

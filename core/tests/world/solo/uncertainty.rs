@@ -1,6 +1,6 @@
 //! What a chain's end says of the steps before it: the step that could not be made, and uncertainty that is not dropped.
 
-use catena_core::Replied;
+use catena_core::{Action, GuestSplit, Replied};
 use catena_wire::{Fault, Frame, names};
 
 use super::*;
@@ -224,4 +224,38 @@ fn a_limit_that_ends_a_function_stops_its_calls_so_that_whether_they_took_effect
         let Outcome::Threw(why) = told(&mut node) else { panic!("it was ended") };
         assert_eq!((why.name.as_str(), why.unknown), (names::LIMIT_EXCEEDED, beside > 0), "{beside} beside");
     }
+}
+
+#[test]
+fn a_limit_that_is_broken_while_calls_are_out_leaves_their_outcome_unknown() {
+    for beside in [true, false] {
+        let mut node = node(Policy::default());
+        let session = came(&mut node, hop(1, 1), Exception::new("Refused", Fault::Service, ""));
+        let split = GuestSplit { call: 4, count: 2, at: None, line: 7, column: 1 };
+        let calls = if beside { vec![call(0, "there")] } else { Vec::new() };
+        node.on_turn(NOW, session, Ok(Turn { calls, splits: vec![split], ..Turn::default() }), 1);
+        actions(&mut node);
+        let limit = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, "continuation_bytes_max");
+        node.on_suspended(NOW, session, Err(limit), 1);
+        assert_eq!(is_unknown(&told(&mut node)), beside);
+    }
+}
+
+/// The function that was to catch it is not run: nothing is known that was not known before.
+#[test]
+fn an_exception_that_cannot_be_caught_is_told_as_it_was() {
+    let frame = Frame { service: "here".into(), catch: Some("f".into()), hears: false, ..heard(1) };
+    let mut node = node(Policy::default());
+    let session = came(&mut node, Box::new(Hop { stack: vec![frame], ..*hop(1, 2) }), unknown());
+    node.leave_service(NOW, "here", None);
+    node.on_turn(NOW, session, Err(unknown()), 1);
+    let asked = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Resolve { lookup, .. } => Some(lookup),
+        _ => None,
+    });
+    let nobody = Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, "here is gone");
+    node.on_resolved(NOW, asked.unwrap(), Err(nobody));
+    let told = exception(&actions(&mut node));
+    assert_eq!((told.name.as_str(), told.unknown), (names::NODE_LOST, true), "{told:?}");
+    assert_eq!(told.path, ["n9", "n1"]);
 }

@@ -1,7 +1,7 @@
 //! Waits that end: clocks that jump, states that never come, deadlines; and the choice whether to move at all.
 
 use catena_core::{Action, GuestSplit, Link, Policy, Replied, Undelivered};
-use catena_wire::{Fault, Hop, Message, names};
+use catena_wire::{Fault, Hop, Message, PossibleDuplicate, names};
 
 use super::*;
 
@@ -93,6 +93,28 @@ fn a_hop_whose_state_comes_with_its_repetition_goes_on() {
     let actions = actions(&mut node);
     assert!(resumed(&actions) && ticket_of(&actions).is_none(), "its service function ran once");
     assert!(sent(&actions).iter().any(|(_, message, _)| matches!(message, Message::Accepted(_))));
+}
+
+/// Two nodes made the step before, and what they hand on is not the same call.
+#[test]
+fn a_head_is_completed_by_a_tail_of_its_own_copy_only() {
+    let mut node = node(Policy::default());
+    let first = node.on_hop_head(NOW, &node_ref(2), hop(1, 1));
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_service_done(NOW, ticket, value(), 1);
+    actions(&mut node);
+    let key = hop(1, 1).key;
+    let flagged = || Hop { duplicate: Some(PossibleDuplicate { since: key.clone(), way: 7 }), ..*hop(1, 1) };
+    for (from, other) in [(3, *hop(1, 1)), (3, flagged()), (2, flagged())] {
+        node.on_message(NOW, &node_ref(from), Message::Hop(Box::new(other.clone())));
+        let copy = node.on_hop_head(NOW, &node_ref(from), Box::new(other));
+        node.on_tail(NOW, &copy, Some(tail()));
+        assert_eq!(actions(&mut node), []);
+    }
+    node.on_tail(NOW, &first, Some(tail()));
+    let said = actions(&mut node);
+    let [(to, Message::Accepted(_), _)] = &sent(&said)[..] else { panic!("{said:?}") };
+    assert!(resumed(&said) && *to == NodeId(2));
 }
 
 #[test]
