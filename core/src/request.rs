@@ -81,7 +81,7 @@ pub(crate) struct Request {
     pub(crate) service_us: u64,
     /// What the service function read of blobs, if anything.
     pub(crate) blobs: Option<Box<BlobBytes>>,
-    /// What its caller is told if nothing is done: the exception that the call was to catch.
+    /// What its caller is told if this node knows that it was not made: the exception that it was to catch.
     pub(crate) fallback: Option<Box<Exception>>,
     /// Lines logged by chains that ran on their own to answer it.
     pub(crate) console: Vec<LogLine>,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant as Clock};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::sync::MutexGuard;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::assemble::{Assembler, NotTaken, Outcome};
@@ -184,7 +185,7 @@ impl Receiver<'_> {
         }
     }
 
-    /// Gives a message to the handler, as soon as there is memory for what the handler makes of it. Until then, and until the handler has it, it stays charged.
+    /// Gives a message to the handler, with a charge for what the handler makes of it. It stays charged until the handler has it.
     async fn tell(&mut self, frame: &Frame, incoming: Incoming, is_last: bool) -> Result<(), LinkError> {
         if !matches!(incoming, Incoming::Tail { .. }) {
             self.link.counters.messages_received.fetch_add(1, Relaxed);
@@ -198,7 +199,7 @@ impl Receiver<'_> {
                 Some(self.charged(charge, bytes).await?)
             }
             Incoming::Head { head, .. } => Some(self.charged(None, self.handler.decoded_bytes_max(head)).await?),
-            Incoming::Tail { .. } => charge,
+            Incoming::Tail { .. } => charge.map(|charge| (charge, None)),
         };
         // After a single message, or the last one, nothing else is coming to wait for.
         match is_last {
@@ -208,15 +209,26 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// A charge of at least so many bytes; one that there is already grows.
-    async fn charged(&mut self, charge: Option<Lease>, bytes: u64) -> Result<Lease, LinkError> {
-        let since = Instant::now();
-        let mut charge = charge.unwrap_or_else(|| self.link.memory.none());
+    /// A charge of at least so many bytes; one that there is already grows. If there is no room, one message of the whole node at a time may go beyond the
+    /// limit: else messages that are here would wait for each other's bytes.
+    ///
+    /// # Errors
+    /// There would be no room for it alone.
+    async fn charged(
+        &self,
+        charge: Option<Lease>,
+        bytes: u64,
+    ) -> Result<(Lease, Option<MutexGuard<'_, ()>>), LinkError> {
+        let memory = &self.link.memory;
+        let mut charge = charge.unwrap_or_else(|| memory.none());
         let bytes = bytes.max(charge.bytes());
-        while let Err(why) = charge.resize(bytes) {
-            self.wait_for_memory(since, why).await?;
+        let Err(why) = charge.resize(bytes) else { return Ok((charge, None)) };
+        if bytes > memory.bytes_max() {
+            return Err(LinkError::NoMemory { peer: self.link.peer.clone(), why });
         }
-        Ok(charge)
+        let turn = memory.beyond().await;
+        charge.record(bytes);
+        Ok((charge, Some(turn)))
     }
 
     /// Whether answers to a peer that lets them pile up have grown by [`SLOW_ANSWER_BYTES`] since the last time.

@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use tokio::sync::{Mutex, MutexGuard};
+
 /// A limit of bytes shared by many. Cheap to clone; all clones are the same budget.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget(Arc<Account>);
@@ -15,6 +17,8 @@ struct Account {
     bytes_max: u64,
     used: AtomicU64,
     whole: Option<MemoryBudget>,
+    /// Held by whoever goes beyond the limit.
+    beyond: Mutex<()>,
 }
 
 /// There is no room for so many bytes more: give something back, ask for less, or refuse the request that needs them (`Overloaded`).
@@ -32,13 +36,26 @@ pub struct OverBudget {
 impl MemoryBudget {
     /// A budget of so many bytes.
     pub fn new(bytes_max: u64) -> Self {
-        Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole: None }))
+        Self::with(bytes_max, None)
     }
 
     /// A quota within this budget: whatever is charged to it is charged to both.
     #[must_use]
     pub fn part(&self, bytes_max: u64) -> Self {
-        Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole: Some(self.clone()) }))
+        Self::with(bytes_max, Some(self.clone()))
+    }
+
+    fn with(bytes_max: u64, whole: Option<Self>) -> Self {
+        Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole, beyond: Mutex::new(()) }))
+    }
+
+    /// Waits for the turn to go beyond the limit for a moment ([`Lease::record`]), which one at a time may of the whole budget.
+    pub(crate) async fn beyond(&self) -> MutexGuard<'_, ()> {
+        let mut whole = self;
+        while let Some(wider) = &whole.0.whole {
+            whole = wider;
+        }
+        whole.0.beyond.lock().await
     }
 
     /// The limit, in bytes.

@@ -154,7 +154,7 @@ pub trait Handler: Send + Sync + 'static {
     }
 
     /// How much memory a message of more than one frame takes while it is handled, including its decoded form, in bytes. This is charged to the peer's address
-    /// before [`Handler::on_message`] is called, until that returns.
+    /// before [`Handler::on_message`] is called, until that returns; a link to whose address it can never be charged ends.
     fn decoded_bytes_max(&self, head: &[u8]) -> u64 {
         head.len() as u64
     }

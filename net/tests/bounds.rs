@@ -111,31 +111,43 @@ async fn what_a_message_becomes_is_charged_before_it_is_told() {
     assert_eq!(*told.0.lock().unwrap(), 1, "30 times 200,000 bytes fit, 30 times 300,000 do not");
 }
 
-/// Its decoded form never fits, so it waits as long as it may.
+/// Messages that are here do not wait for each other's bytes: one at a time goes beyond the limit, and is charged for it.
 #[tokio::test(start_paused = true)]
-async fn a_message_that_waits_to_be_told_stays_charged() {
-    struct Huge;
-    impl Handler for Huge {
+async fn a_message_that_is_here_is_told_however_little_room_there_is() {
+    struct Swelling(MemoryBudget, Mutex<Vec<u64>>);
+    impl Handler for Swelling {
         fn on_link(&self, _: &Arc<Link>) {}
-        fn on_message(&self, _: &Arc<Link>, _: Incoming) {}
+        fn on_message(&self, _: &Arc<Link>, _: Incoming) {
+            self.1.lock().unwrap().push(self.0.used());
+        }
         fn on_link_lost(&self, _: &Arc<Link>, _: &LinkError) {}
-        fn decoded_bytes_max(&self, _: &[u8]) -> u64 {
-            u64::MAX / 2
+        fn decoded_bytes_max(&self, head: &[u8]) -> u64 {
+            head.len() as u64 * 3
         }
     }
     let memory = Memory::new(MIB);
     let config = memory.config(Some(1));
     let budget = config.memory.clone();
-    let waits = Duration::from_millis(config.memory_wait_ms_max);
-    let _server = Endpoint::bind(config, identity(1, None), Arc::new(Huge)).await.unwrap();
+    let told = Arc::new(Swelling(budget.clone(), Mutex::default()));
+    let _server = Endpoint::bind(config, identity(1, None), Arc::clone(&told) as _).await.unwrap();
     let (client, mut events) = bind(memory.config(None), identity(2, None)).await;
     let link = client.link(&memory.place(1)).await.unwrap();
-    link.send(Message { head: vec![1; 1 << 20].into(), tail: vec![1; 1 << 20].into() }).await.unwrap();
     events.up().await;
-    sleep(waits / 2).await;
-    assert!(budget.used() >= 2 << 20, "{}", budget.used());
-    events.lost().await;
-    assert_eq!(budget.used(), 0, "all is given back");
+    let others = budget.lease(budget.left() - (5 << 19)).unwrap();
+    for _ in 0..2 {
+        link.send(Message { head: vec![1; MIB].into(), tail: vec![1; MIB].into() }).await.unwrap();
+    }
+    timeout(Duration::from_secs(60), async {
+        while told.1.lock().unwrap().len() < 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .expect("they are told");
+    let used = told.1.lock().unwrap().clone();
+    assert!(used.iter().all(|used| *used >= others.bytes() + (4 << 20) && *used > budget.bytes_max()), "{used:?}");
+    drop(others);
+    assert_eq!(budget.used(), STANDING_BYTES, "all is given back");
 }
 
 #[tokio::test(start_paused = true)]

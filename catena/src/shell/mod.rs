@@ -325,7 +325,9 @@ impl Shell {
 
     /// The sub-chain has ended, and all of its answers have been delivered.
     fn stop_listening(&self, step: &StepKey) {
-        lock(&self.listeners).remove(step);
+        // Dropped without the lock: what it holds is the service's.
+        let ended = lock(&self.listeners).remove(step);
+        drop(ended);
     }
 
     fn hear(&self, step: &StepKey, value: Value) {

@@ -341,18 +341,20 @@ impl Shell {
         let ended = lock(&self.running).remove(&ticket).unwrap_or_default();
         let (read, listens) = (ended.read.and_then(|read| read.bytes()), ended.listens);
         let now = self.now();
-        {
+        let unheard = {
             let mut core = self.core();
             if let Some(read) = read {
                 core.on_blobs_read(ticket, read);
             }
             core.on_service_done(now, ticket, result, elapsed_us(began));
             // Before the lock is released, since an answer must find its listener.
-            if let Some((step, listener)) = listens.filter(|(step, _)| core.hears(step)) {
-                lock(&self.listeners).insert(step, listener);
+            match listens {
+                Some((step, listener)) if core.hears(&step) => lock(&self.listeners).insert(step, listener),
+                listens => listens.map(|(_, listener)| listener),
             }
-        }
-        drop(right);
+        };
+        // Without any lock: what they hold is the service's, and may come back to this node when it is dropped.
+        drop((right, unheard));
         self.offering.done.notify_waiters();
     }
 

@@ -37,8 +37,8 @@ impl Shell {
         if self.settings.registry.is_none() || !self.settings.repository {
             return self.tell(to, Message::NoCode(code));
         }
-        // Whoever is told so asks another node, and this one again.
-        let Ok(turn) = FETCHES.try_acquire() else { return self.tell(to, Message::NoCode(code)) };
+        // Whoever gets no answer asks others, and this node again; `NoCode` would be its last word.
+        let Ok(turn) = FETCHES.try_acquire() else { return };
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
             let _turn = turn;

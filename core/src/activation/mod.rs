@@ -171,7 +171,7 @@ pub(crate) enum Departure {
     /// To move to this node with this cargo; the call may be repeated within this scope.
     To(Arc<NodeRef>, RetryScope, Cargo),
     /// To make room for the sub-chain with which a service of this node answered this call.
-    SubChain { call: u32, service: String, sub: SubChain },
+    SubChain { call: u32, step: u32, service: String, sub: SubChain },
 }
 
 impl Activation {
@@ -292,6 +292,16 @@ impl Activation {
             Phase::Merging(_) | Phase::Suspending(Departure::SubChain { .. }) => true,
             Phase::LookingUp(cargo) | Phase::Suspending(Departure::To(.., cargo)) => out_beside(Some(cargo)),
         }
+    }
+
+    /// The step that a service of this node has answered with a sub-chain to which it listens, and which has not begun.
+    pub(crate) fn heard_later(&self) -> Option<StepKey> {
+        let (step, sub) = match &self.phase {
+            Phase::Suspending(Departure::SubChain { step, sub, .. }) => (*step, sub),
+            Phase::Suspended(Suspended { awaits: Awaits::SubChain(_, sub), .. }) => (self.step, sub),
+            _ => return None,
+        };
+        sub.hears.then(|| StepKey { step, ..self.arrived.clone() })
     }
 
     /// The exception of a chain that is ended from outside its function. If calls are under way the outcome is unknown: they stop too, perhaps half-way.

@@ -210,7 +210,10 @@ impl Chains {
             Awaits::Result(result) => {
                 self.resume(ground, session, call, continuation, result.map_err(|why| *why));
             }
-            Awaits::SubChain(service, sub) => self.push_frame(ground, session, call, service, sub, continuation),
+            Awaits::SubChain(service, sub) => {
+                let Some(step) = self.get(session).map(|activation| activation.step) else { return };
+                self.push_frame(ground, session, (call, step), service, sub, continuation);
+            }
             Awaits::Branches(count, early) => {
                 self.become_merge_host(ground, session, call, count, continuation);
                 let me = ground.me.id;

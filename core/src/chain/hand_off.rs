@@ -75,31 +75,29 @@ impl Chains {
         took_us: u64,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        if !matches!(activation.phase, Phase::Suspending(_)) {
-            return;
-        }
-        let has_call_out = activation.has_call_out();
-        let Phase::Suspending(departure) = core::mem::replace(&mut activation.phase, Phase::Waiting) else { return };
-        let code = activation.state.code;
-        activation.note_guest(took_us);
+        let Phase::Suspending(departure) = &activation.phase else { return };
         let (continuation, code_bytes) = match continuation {
             Ok(taken) => taken,
             Err(why) => {
-                let why = match &departure {
+                let why = match departure {
                     Departure::To(_, _, cargo) if why.line == 0 => {
                         let (line, column) = cargo.position();
                         why.at_line(line, column)
                     }
                     _ => why,
                 };
-                let why = if has_call_out { why.outcome_unknown() } else { why };
+                let why = activation.stopped_for(why);
+                activation.note_guest(took_us);
                 return self.finish(ground, session, Outcome::Threw(why));
             }
         };
+        let code = activation.state.code;
+        activation.note_guest(took_us);
+        let Phase::Suspending(departure) = core::mem::replace(&mut activation.phase, Phase::Waiting) else { return };
         ground.directory.placement.learn_state(code, continuation.len());
         match departure {
-            Departure::SubChain { call, service, sub } => {
-                self.push_frame(ground, session, call, service, sub, continuation);
+            Departure::SubChain { call, step, service, sub } => {
+                self.push_frame(ground, session, (call, step), service, sub, continuation);
             }
             Departure::To(to, _, Cargo::Split(split)) if to.id == ground.me.id => {
                 self.split_here(ground, session, &split, continuation);

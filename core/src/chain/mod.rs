@@ -94,6 +94,9 @@ impl Chains {
         self.leave(session);
         self.timers.clear(&session);
         let mut activation = self.by_session.remove(&session)?;
+        if let Some(step) = activation.heard_later() {
+            ground.listeners.forget(&mut ground.out, &step);
+        }
         ground.directory.lookups.forget(&mut ground.out, Waiter::Chain(session, activation.step));
         self.left_sets.extend(core::mem::take(&mut activation.calls.sets).into_values().map(|set| set.id));
         Some(activation)

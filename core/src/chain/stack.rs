@@ -43,7 +43,7 @@ impl Chains {
                     Err(why) => self.settle(ground, session, call, Err(why)),
                     // The calling chain is suspended, to make room for the sub-chain.
                     Ok(()) => {
-                        let departure = Departure::SubChain { call, service: request.service, sub };
+                        let departure = Departure::SubChain { call, step, service: request.service, sub };
                         self.suspend(ground, session, departure, None);
                     }
                 }
@@ -63,24 +63,24 @@ impl Chains {
         None
     }
 
-    /// Begins the sub-chain in place of the calling chain, which waits on the stack.
+    /// Begins the sub-chain with which a service answered this call, of this step, in place of the calling chain, which waits on the stack.
     #[allow(clippy::too_many_arguments, reason = "what a frame consists of")]
     pub(super) fn push_frame(
         &mut self,
         ground: &mut Ground,
         session: SessionId,
-        call: u32,
+        (call, step): (u32, u32),
         service: String,
         sub: SubChain,
         continuation: Bytes,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        let (code, key) = (sub.code, activation.key());
+        let (code, chain) = (sub.code, activation.chain());
         let state = &mut activation.state;
         state.stack.push(Frame {
             code: core::mem::replace(&mut state.code, code),
             call,
-            step: key.step,
+            step,
             emitted: core::mem::take(&mut state.emitted),
             creator: (*ground.me).clone(),
             service,
@@ -93,7 +93,7 @@ impl Chains {
         });
         activation.calls.out.clear();
         let started_at_ms = state.header.started_at_ms;
-        let seed = (key.chain.seed()) ^ u64::from(key.step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = chain.seed() ^ u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.set_phase(session, Phase::Running);
         let limits = StepLimits::UNCHANGED;
         ground.out.ask(Action::Begin { session, code, input: sub.input, started_at_ms, seed, limits });

@@ -274,7 +274,7 @@ impl Chains {
         ground.out.ask(Action::Settle { session, call, result });
     }
 
-    /// Makes the call from here, and waits for its result with the guest suspended. If nothing is done, the guest is told `fallback`, if there is one.
+    /// Makes the call from here, and waits for its result with the guest suspended. If this node knows that it was not made, the guest is told `fallback`, if there is one.
     pub(super) fn stay_and_call(
         &mut self,
         ground: &mut Ground,

@@ -1,7 +1,8 @@
 //! Services of this node that listen to the intermediate answers of the sub-chains with which they answered, in order and once
 //! (rpc-chains section 7.1).
 
-use catena_wire::{Branch, StepKey, Value};
+use alloc::vec::Vec;
+use catena_wire::{Branch, ChainId, StepKey, Value};
 
 use crate::{
     Action, Policy, Time,
@@ -82,6 +83,13 @@ impl Listeners {
         if let Some(stream) = self.streams.remove(key) {
             self.gone(out, key.clone(), &stream);
         }
+    }
+
+    /// The chain is stopped.
+    pub(crate) fn forget_chain(&mut self, out: &mut Outbox, chain: ChainId) {
+        let of_chain = self.streams.from(StepKey::first(chain)).take_while(|(key, _)| key.chain == chain);
+        let keys: Vec<StepKey> = of_chain.map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| self.forget(out, key));
     }
 
     pub(crate) fn expire(&mut self, out: &mut Outbox, awake: Time, policy: &Policy) {

@@ -62,7 +62,7 @@ impl Node {
             return;
         }
         let hosts = self.origin.hosts(chain);
-        if self.origin.forget(chain) {
+        if self.origin.forget(&mut self.ground, chain) {
             self.chains.stop(&mut self.ground, Party::Own, chain, hosts);
         }
     }

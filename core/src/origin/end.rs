@@ -132,7 +132,7 @@ impl Origin {
         if let (Replied::End { outcome, .. }, Some(trial)) = (&end, trial) {
             self.trials.learn(trial, outcome);
         }
-        self.forget(chain);
+        self.forget(ground, chain);
         match (end, detached) {
             (Replied::End { outcome, .. }, Some(detached)) => {
                 let Detached { console, heard_as, .. } = *detached;

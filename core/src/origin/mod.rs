@@ -154,11 +154,14 @@ impl Origin {
     }
 
     /// The holder of the reply set has gone: whatever still comes is dropped. False if there was nothing to forget.
-    pub(crate) fn forget(&mut self, chain: ChainId) -> bool {
+    pub(crate) fn forget(&mut self, ground: &mut Ground, chain: ChainId) -> bool {
         self.timers.clear(&chain);
-        let started = self.chains.remove(&chain);
-        self.bytes -= started.as_ref().map_or(0, Started::bytes);
-        started.is_some()
+        let Some(started) = self.chains.remove(&chain) else { return false };
+        self.bytes -= started.bytes();
+        if let Some(step) = started.detached.and_then(|detached| detached.heard_as) {
+            ground.listeners.forget(&mut ground.out, &step);
+        }
+        true
     }
 
     pub(crate) fn awaits(&self, chain: ChainId) -> bool {

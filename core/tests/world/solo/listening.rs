@@ -72,6 +72,66 @@ fn nobody_listens_to_a_sub_chain_that_does_not_begin_or_is_over() {
     }
 }
 
+/// The call that it answers was made before another, which was answered first.
+#[test]
+fn a_sub_chain_is_heard_at_the_step_that_it_answers() {
+    let mut node = node(Policy::default());
+    node.serve("here", ["f"], Kinds { chaining: ["f".to_string()].into(), ..Kinds::default() });
+    let session = arrived(&mut node, hop(1, 1));
+    node.on_turn(NOW, session, calling(vec![call(0, "here"), call(1, "here")]), 1);
+    let tickets: Vec<_> = actions(&mut node).into_iter().filter_map(|action| ticket_of(&[action])).collect();
+    let [first, second] = tickets[..] else { panic!("{tickets:?}") };
+    node.on_service_done(NOW, second, value(), 1);
+    actions(&mut node);
+    node.on_turn(NOW, session, Ok(Turn::default()), 1);
+    node.on_service_done(NOW, first, Ok(Answer::Chain(heard_sub_chain())), 1);
+    let key = StepKey { step: 2, ..hop(1, 1).key };
+    assert!(node.hears(&key));
+    node.on_suspended(NOW, session, Ok((Bytes::new(), None)), 1);
+    let Some(Action::Begin { session, .. }) = actions(&mut node).pop() else { panic!("it begins") };
+    node.on_turn(NOW, session, Ok(Turn { emits: vec![Value::null()], ..Turn::default() }), 1);
+    let heard = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Heard(at, _) => Some(at),
+        _ => None,
+    });
+    assert_eq!(heard, Some(key));
+}
+
+#[test]
+fn nobody_listens_to_a_sub_chain_whose_caller_is_gone() {
+    let mut node = node(Policy::default());
+    let key = hop(1, 3).key;
+    let Message::Call { service, function, params, budget, .. } = plain_call(1, Budget::new(1_000_000, 5)) else {
+        panic!()
+    };
+    let credentials = None;
+    let call = Message::Call {
+        id: 1,
+        service,
+        function,
+        params,
+        budget,
+        key: Some(key.clone()),
+        credentials,
+        duplicate: None,
+        age_us: 0,
+    };
+    node.on_message(NOW, &node_ref(2), call);
+    let ticket = ticket_of(&actions(&mut node)).unwrap();
+    node.on_service_done(NOW, ticket, Ok(Answer::Chain(heard_sub_chain())), 1);
+    assert!(node.hears(&key), "it runs on its own");
+    node.on_message(NOW, &node_ref(2), Message::Cancel(key.chain));
+    assert!(actions(&mut node).contains(&Action::HeardEnd(key.clone())) && !node.hears(&key));
+    // One that was to join, and did not get so far.
+    node.on_message(NOW, &node_ref(2), Message::Hop(hop(2, 1)));
+    let (ticket, key) = (ticket_of(&actions(&mut node)).unwrap(), hop(2, 1).key);
+    node.leave_service(NOW, "here", None);
+    let sub = heard_sub_chain();
+    node.on_service_done(NOW, ticket, Ok(Answer::Chain(sub)), 1);
+    node.on_message(NOW, &node_ref(2), Message::Cancel(key.chain));
+    assert!(!node.hears(&key));
+}
+
 /// The chain around a sub-chain goes on at the step at which that has ended, and counts its own answers.
 #[test]
 fn answers_of_one_number_and_step_are_kept_apart_if_one_is_a_sub_chains() {
