@@ -196,9 +196,9 @@ impl Receiver<'_> {
             _ if matches!(frame, Frame::Whole(_)) => None,
             Incoming::Whole(Message { head, tail }) => {
                 let bytes = self.handler.decoded_bytes_max(head) + tail.len() as u64;
-                Some(self.charged(charge, bytes).await?)
+                Some(charged(self.link, charge, bytes).await?)
             }
-            Incoming::Head { head, .. } => Some(self.charged(None, self.handler.decoded_bytes_max(head)).await?),
+            Incoming::Head { head, .. } => Some(charged(self.link, None, self.handler.decoded_bytes_max(head)).await?),
             Incoming::Tail { .. } => charge.map(|charge| (charge, None)),
         };
         // After a single message, or the last one, nothing else is coming to wait for.
@@ -207,28 +207,6 @@ impl Receiver<'_> {
             false => self.gathered.during(|| self.handler.on_message(self.link, incoming)),
         }
         Ok(())
-    }
-
-    /// A charge of at least so many bytes; one that there is already grows. If there is no room, one message of the whole node at a time may go beyond the
-    /// limit: else messages that are here would wait for each other's bytes.
-    ///
-    /// # Errors
-    /// There would be no room for it alone.
-    async fn charged(
-        &self,
-        charge: Option<Lease>,
-        bytes: u64,
-    ) -> Result<(Lease, Option<MutexGuard<'_, ()>>), LinkError> {
-        let memory = &self.link.memory;
-        let mut charge = charge.unwrap_or_else(|| memory.none());
-        let bytes = bytes.max(charge.bytes());
-        let Err(why) = charge.resize(bytes) else { return Ok((charge, None)) };
-        if bytes > memory.bytes_max() {
-            return Err(LinkError::NoMemory { peer: self.link.peer.clone(), why });
-        }
-        let turn = memory.beyond().await;
-        charge.record(bytes);
-        Ok((charge, Some(turn)))
     }
 
     /// Whether answers to a peer that lets them pile up have grown by [`SLOW_ANSWER_BYTES`] since the last time.
@@ -291,4 +269,25 @@ impl Receiver<'_> {
     fn misbehaved(&self, what: FrameError) -> LinkError {
         LinkError::misbehaved(&self.link.peer, what)
     }
+}
+
+/// A charge, and the turn to go beyond the limit, if it does.
+type Charge<'a> = (Lease, Option<MutexGuard<'a, ()>>);
+
+/// A charge of at least so many bytes; one that there is already grows. If there is no room, one message of the whole node at a time may go beyond the
+/// limit: else messages that are here would wait for each other's bytes.
+///
+/// # Errors
+/// There would be no room for it alone.
+async fn charged(link: &Link, charge: Option<Lease>, bytes: u64) -> Result<Charge<'_>, LinkError> {
+    let memory = &link.memory;
+    let mut charge = charge.unwrap_or_else(|| memory.none());
+    let bytes = bytes.max(charge.bytes());
+    let Err(why) = charge.resize(bytes) else { return Ok((charge, None)) };
+    if bytes > memory.bytes_max() {
+        return Err(LinkError::NoMemory { peer: link.peer.clone(), why });
+    }
+    let turn = memory.beyond().await;
+    charge.record(bytes);
+    Ok((charge, Some(turn)))
 }
