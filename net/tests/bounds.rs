@@ -13,7 +13,8 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use catena_net::transport::{Connection, Listener, Transport};
 use catena_net::{
-    Endpoint, EndpointConfig, Frame, Handler, Hello, Incoming, Limits, Link, LinkError, Message, NetError, encode_hello,
+    Endpoint, EndpointConfig, Frame, Handler, Hello, Incoming, Limits, Link, LinkError, MemoryBudget, Message,
+    NetError, encode_hello,
 };
 use support::{Event, Events, Memory, bind, identity, shake_hands};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
