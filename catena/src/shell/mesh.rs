@@ -13,7 +13,7 @@ use catena_net::{Link, Measured, NetError, Place, awake};
 use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
-use super::{Shell, lock};
+use super::Shell;
 
 /// How long a peer may take to answer a listing.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
