@@ -115,7 +115,10 @@ struct Receiver<'a> {
     watch: Watch,
 }
 
-impl Receiver<'_> {
+/// A charge, and the turn to go beyond the limit, if it does.
+type Charge<'a> = (Lease, Option<MutexGuard<'a, ()>>);
+
+impl<'a> Receiver<'a> {
     /// Delivers everything that has come whole, a turn at a time.
     async fn drain(&mut self, buffer: &mut BytesMut) -> Result<(), LinkError> {
         let link = self.link;
@@ -196,9 +199,9 @@ impl Receiver<'_> {
             _ if matches!(frame, Frame::Whole(_)) => None,
             Incoming::Whole(Message { head, tail }) => {
                 let bytes = self.handler.decoded_bytes_max(head) + tail.len() as u64;
-                Some(charged(self.link, charge, bytes).await?)
+                Some(self.charged(charge, bytes).await?)
             }
-            Incoming::Head { head, .. } => Some(charged(self.link, None, self.handler.decoded_bytes_max(head)).await?),
+            Incoming::Head { head, .. } => Some(self.charged(None, self.handler.decoded_bytes_max(head)).await?),
             Incoming::Tail { .. } => charge.map(|charge| (charge, None)),
         };
         // After a single message, or the last one, nothing else is coming to wait for.
@@ -207,6 +210,27 @@ impl Receiver<'_> {
             false => self.gathered.during(|| self.handler.on_message(self.link, incoming)),
         }
         Ok(())
+    }
+
+    /// A charge of at least so many bytes; one that there is already grows. If there is no room for that, one message of the whole node at a time may take the rest
+    /// uncharged: else messages that are here would wait for each other's bytes.
+    ///
+    /// # Errors
+    /// There would be no room for it alone, or its turn does not come.
+    async fn charged(&mut self, charge: Option<Lease>, bytes: u64) -> Result<Charge<'a>, LinkError> {
+        let link: &'a Link = self.link;
+        let mut charge = charge.unwrap_or_else(|| link.memory.none());
+        let Err(why) = charge.resize(bytes.max(charge.bytes())) else { return Ok((charge, None)) };
+        let no_memory = || LinkError::NoMemory { peer: link.peer.clone(), why };
+        if bytes > link.memory.bytes_max() {
+            return Err(no_memory());
+        }
+        self.gathered.write();
+        link.counters.was_held_up.store(true, Relaxed);
+        let wait_max = Duration::from_millis(link.config.memory_wait_ms_max);
+        let turn = timeout(wait_max, link.memory.beyond()).await.map_err(|_| no_memory())?;
+        self.awake()?;
+        Ok((charge, Some(turn)))
     }
 
     /// Whether answers to a peer that lets them pile up have grown by [`SLOW_ANSWER_BYTES`] since the last time.
@@ -269,25 +293,4 @@ impl Receiver<'_> {
     fn misbehaved(&self, what: FrameError) -> LinkError {
         LinkError::misbehaved(&self.link.peer, what)
     }
-}
-
-/// A charge, and the turn to go beyond the limit, if it does.
-type Charge<'a> = (Lease, Option<MutexGuard<'a, ()>>);
-
-/// A charge of at least so many bytes; one that there is already grows. If there is no room, one message of the whole node at a time may go beyond the
-/// limit: else messages that are here would wait for each other's bytes.
-///
-/// # Errors
-/// There would be no room for it alone.
-async fn charged(link: &Link, charge: Option<Lease>, bytes: u64) -> Result<Charge<'_>, LinkError> {
-    let memory = &link.memory;
-    let mut charge = charge.unwrap_or_else(|| memory.none());
-    let bytes = bytes.max(charge.bytes());
-    let Err(why) = charge.resize(bytes) else { return Ok((charge, None)) };
-    if bytes > memory.bytes_max() {
-        return Err(LinkError::NoMemory { peer: link.peer.clone(), why });
-    }
-    let turn = memory.beyond().await;
-    charge.record(bytes);
-    Ok((charge, Some(turn)))
 }

@@ -49,7 +49,7 @@ impl MemoryBudget {
         Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole, beyond: Mutex::new(()) }))
     }
 
-    /// Waits for the turn to go beyond the limit for a moment ([`Lease::record`]), which one at a time may of the whole budget.
+    /// Waits for the turn to take memory beyond the limit, uncharged, for as long as the turn is held: one at a time may, of the whole budget.
     pub(crate) async fn beyond(&self) -> MutexGuard<'_, ()> {
         let mut whole = self;
         while let Some(wider) = &whole.0.whole {

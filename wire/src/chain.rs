@@ -91,7 +91,7 @@ pub struct Frame {
     /// Its function's number for the call that the sub-chain answers.
     #[n(1)]
     pub call: u32,
-    /// The step at which the sub-chain began, by which its creator knows it.
+    /// The step of that call, at which the sub-chain counts as begun, and by which its creator knows it.
     #[n(2)]
     pub step: u32,
     /// Intermediate answers that the enclosing chain has sent.

@@ -200,7 +200,8 @@ impl Shell {
             Action::RightChanged(right) => self.right_changed(&right),
             Action::CancelService(ticket) => {
                 // A function without a task is in its first poll, and finds its entry removed after that.
-                if let Some(UnderWay { task: Some(task), .. }) = lock(&self.running).remove(&ticket) {
+                let cancelled = lock(&self.running).remove(&ticket);
+                if let Some(UnderWay { task: Some(task), .. }) = cancelled {
                     task.abort();
                 }
                 self.offering.done.notify_waiters();

@@ -114,7 +114,7 @@ impl Chains {
             return;
         }
         ground.outgoing.forget_chain(chain);
-        ground.listeners.forget_chain(&mut ground.out, chain);
+        ground.listeners.end_chain(ground.clock.now(), by, chain, &ground.policy);
         let mut next = also;
         next.extend(ground.fences.given_up(chain));
         // For an origin that cannot be dialled, this node has passed heartbeats on, and knows the nodes that they came from.

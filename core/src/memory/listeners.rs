@@ -85,11 +85,11 @@ impl Listeners {
         }
     }
 
-    /// The chain is stopped.
-    pub(crate) fn forget_chain(&mut self, out: &mut Outbox, chain: ChainId) {
+    /// The chain is stopped: perhaps because it has ended, and then answers may still be on their way.
+    pub(crate) fn end_chain(&mut self, awake: Time, by: Party, chain: ChainId, policy: &Policy) {
         let of_chain = self.streams.from(StepKey::first(chain)).take_while(|(key, _)| key.chain == chain);
         let keys: Vec<StepKey> = of_chain.map(|(key, _)| key.clone()).collect();
-        keys.iter().for_each(|key| self.forget(out, key));
+        keys.into_iter().for_each(|key| self.end(awake, by, key, policy));
     }
 
     pub(crate) fn expire(&mut self, out: &mut Outbox, awake: Time, policy: &Policy) {

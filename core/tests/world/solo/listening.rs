@@ -122,13 +122,14 @@ fn nobody_listens_to_a_sub_chain_whose_caller_is_gone() {
     assert!(node.hears(&key), "it runs on its own");
     node.on_message(NOW, &node_ref(2), Message::Cancel(key.chain));
     assert!(actions(&mut node).contains(&Action::HeardEnd(key.clone())) && !node.hears(&key));
-    // One that was to join, and did not get so far.
+    // One that has joined.
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(2, 1)));
     let (ticket, key) = (ticket_of(&actions(&mut node)).unwrap(), hop(2, 1).key);
     node.leave_service(NOW, "here", None);
-    let sub = heard_sub_chain();
-    node.on_service_done(NOW, ticket, Ok(Answer::Chain(sub)), 1);
+    node.on_service_done(NOW, ticket, Ok(Answer::Chain(heard_sub_chain())), 1);
     node.on_message(NOW, &node_ref(2), Message::Cancel(key.chain));
+    assert!(node.hears(&key), "its answers may be on their way: it may have ended");
+    node.on_timeout(NOW.after(Policy::default().heartbeat_timeout_us));
     assert!(!node.hears(&key));
 }
 
