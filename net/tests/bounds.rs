@@ -136,7 +136,7 @@ async fn a_message_that_is_here_is_told_however_little_room_there_is() {
     events.up().await;
     let others = budget.lease(budget.left() - (5 << 19)).unwrap();
     for _ in 0..2 {
-        link.send(Message { head: vec![1; MIB].into(), tail: vec![1; MIB].into() }).await.unwrap();
+        link.send(Message::head(vec![1; 2 * MIB])).await.unwrap();
     }
     timeout(Duration::from_secs(60), async {
         while told.1.lock().unwrap().len() < 2 {
