@@ -135,16 +135,15 @@ async fn a_message_that_is_here_is_told_however_little_room_there_is() {
     let link = client.link(&memory.place(1)).await.unwrap();
     events.up().await;
     let others = budget.lease(budget.left() - (5 << 19)).unwrap();
-    for _ in 0..2 {
+    for count in 1..=2 {
         link.send(Message::head(vec![1; 2 * MIB])).await.unwrap();
+        let is_told = async {
+            while told.1.lock().unwrap().len() < count {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), is_told).await.expect("it is told");
     }
-    timeout(Duration::from_secs(60), async {
-        while told.1.lock().unwrap().len() < 2 {
-            sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await
-    .expect("they are told");
     let used = told.1.lock().unwrap().clone();
     let charged = others.bytes() + STANDING_BYTES + (2 << 20);
     assert!(used.iter().all(|used| (charged..budget.bytes_max()).contains(used)), "{used:?}");
