@@ -343,7 +343,6 @@ pub(crate) fn refuse_as_over(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop
 }
 
 /// Sends the hop back: its sender goes on with the exception.
-
 pub(super) fn refuse(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: Exception) {
     let refusal = refusal(ground, hop, why);
     ground.out.send_encoded(from.clone(), refusal, Receipt::None, None);
