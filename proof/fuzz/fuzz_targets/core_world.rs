@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use bytes::Bytes;
 use catena_core::{
-    Action, Answer, CallId, GuestCall, GuestSplit, HopCopy, Instance, Link, LookupId, Node, Plan, Policy, Receipt, SessionId,
-    SubChain, Tail, Ticket, Time, Turn, Undelivered,
+    Action, Answer, CallId, GuestCall, GuestSplit, HopCopy, Instance, Link, LookupId, Node, Plan, Policy, Receipt,
+    SessionId, SubChain, Tail, Ticket, Time, Turn, Undelivered,
 };
 use catena_wire::{
     Branch, BranchCount, Brought, Budget, ChainHeader, ChainId, End, Exception, Fault, Frame, Hash, Hop, Kinds,
