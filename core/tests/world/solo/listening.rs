@@ -129,7 +129,7 @@ fn nobody_listens_to_a_sub_chain_whose_caller_is_gone() {
     node.on_service_done(NOW, ticket, Ok(Answer::Chain(heard_sub_chain())), 1);
     node.on_message(NOW, &node_ref(2), Message::Cancel(key.chain));
     assert!(node.hears(&key), "its answers may be on their way: it may have ended");
-    node.on_timeout(NOW.after(Policy::default().heartbeat_timeout_us));
+    (1..=7).for_each(|second| node.on_timeout(NOW.after(second * 1_000_000)));
     assert!(!node.hears(&key));
 }
 
