@@ -1,15 +1,16 @@
 //! Copies of a hop: the same step may be handed on by two nodes, or on two ways of its chain, and may mean another call each time.
 
-use catena_wire::{Hop, NodeId, NodeRef, PossibleDuplicate, StepKey};
+use catena_wire::{Hop, NodeId, NodeRef, StepKey};
 
 use super::activation::Activation;
+use crate::memory::Way;
 
 /// Which copy of a hop a head or a tail is of. A tail completes a head of its own copy only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HopCopy {
     pub(super) key: StepKey,
     from: NodeId,
-    /// 0: the chain's first way.
+    /// The number of its [`Way`].
     way: u64,
 }
 
@@ -17,15 +18,11 @@ impl HopCopy {
     /// The copy that this node has sent.
     #[must_use]
     pub fn of(from: &NodeRef, hop: &Hop) -> Self {
-        Self { key: hop.key.clone(), from: from.id, way: way_of(hop.duplicate.as_ref()) }
+        Self { key: hop.key.clone(), from: from.id, way: Way::number_of(hop.duplicate.as_ref()) }
     }
 
     /// Whether this is the copy by which the chain has come.
     pub(super) fn brought(&self, activation: &Activation) -> bool {
-        (self.from, self.way) == (activation.before.id, way_of(activation.state.duplicate.as_deref()))
+        (self.from, self.way) == (activation.before.id, Way::number_of(activation.state.duplicate.as_deref()))
     }
-}
-
-fn way_of(duplicate: Option<&PossibleDuplicate>) -> u64 {
-    duplicate.map_or(0, |duplicate| duplicate.way)
 }

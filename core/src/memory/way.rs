@@ -26,8 +26,12 @@ impl Way {
             Some(_) => 0,
             None => u32::MAX,
         };
-        let number = duplicate.map_or(0, |duplicate| duplicate.way);
-        Self { number, fence, step: key.step, branch: key.branch.clone() }
+        Self { number: Self::number_of(duplicate), fence, step: key.step, branch: key.branch.clone() }
+    }
+
+    /// The number of a way with this flag.
+    pub(crate) fn number_of(duplicate: Option<&PossibleDuplicate>) -> u64 {
+        duplicate.map_or(0, |duplicate| duplicate.way)
     }
 
     /// Whether `other`, of the same chain, shows that another way has been where this one is: on the same line of branches, and not before the two ways parted,
