@@ -3,9 +3,11 @@
 
 mod common;
 
-use catena_guest::{Function, FunctionKind};
+use std::sync::Arc;
+
+use catena_guest::{Function, FunctionKind, GuestsBudget, SandboxConfig};
 use catena_wire::{Fault, Value, names};
-use common::{NODES, START, Way, answer, guest, json_of, load_js, load_wasm, run, value};
+use common::{NODES, START, Way, answer, config, guest, json_of, load_js, load_wasm, run, sandbox, starting, value};
 use serde_json::json;
 
 async fn relay(guest_name: &str, input: &serde_json::Value, way: Way) -> common::Shown {
@@ -273,4 +275,32 @@ async fn what_fits_the_fixed_places_is_one_entry_into_the_guest() {
     }
     let refused = load_wasm(sandbox, &quiet(0x50, 0x40, 0x120)).await.unwrap_err();
     assert!(refused.message.contains("its inbox is not scratch"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_module_for_whose_memory_the_node_has_no_room_is_not_at_fault() {
+    let memory = Arc::new(GuestsBudget::new(1 << 20));
+    let sandbox = sandbox(SandboxConfig { memory, ..config() });
+    load_wasm(&sandbox, &starting(40, "")).await.unwrap();
+    let refused = load_wasm(&sandbox, &starting(80, "")).await.unwrap_err();
+    assert_eq!((refused.name.as_str(), refused.fault), (names::OVERLOADED, Fault::Node), "{refused}");
+    assert!(refused.message.contains("guests_bytes_max"), "{refused}");
+}
+
+#[tokio::test]
+async fn what_would_take_long_to_compile_is_refused_by_the_limits_name() {
+    let sandbox = sandbox(config());
+    let many_blocks = format!("(local{}) {}", " i32".repeat(1_100), "(loop (br_if 0 (local.get 0)))".repeat(1_000));
+    for (limit, module) in [
+        ("function_body_bytes_max", starting(1, &"(drop (i64.const 7))".repeat(100_000))),
+        ("module_locals_times_blocks_max", starting(1, &many_blocks)),
+        ("mutable_globals_max", {
+            let globals = "(global (mut i32) (i32.const 0))".repeat(300);
+            wat::parse_str(format!("(module (memory 1) {globals})")).unwrap()
+        }),
+    ] {
+        let refused = load_wasm(&sandbox, &module).await.unwrap_err();
+        assert_eq!(refused.name, names::BAD_CODE);
+        assert!(refused.message.contains(limit), "{limit}: {refused}");
+    }
 }

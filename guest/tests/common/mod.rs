@@ -46,6 +46,17 @@ pub(crate) async fn load_wasm(sandbox: &Sandbox, module: &[u8]) -> Result<Arc<Im
     sandbox.load(function.hash(), &function.encode()).await
 }
 
+/// A module with so many pages of memory, whose `catena_start` does this.
+pub(crate) fn starting(memory_pages: u32, start: &str) -> Vec<u8> {
+    let module = format!(
+        r#"(module (memory (export "memory") {memory_pages})
+          (func (export "catena_abi_v1")) (func (export "catena_alloc") (param i32) (result i32) i32.const 1024)
+          (func (export "catena_start") (param i32 i32) (result i64) {start} i64.const 0)
+          (func (export "catena_resume") (param i32 i32) (result i64) i64.const 0))"#
+    );
+    wat::parse_str(module).expect("a module")
+}
+
 /// CBOR from JSON. `{"$bytes": n}` is a byte string of n bytes.
 pub(crate) fn value(json: &Json) -> Value {
     fn put(e: &mut Encoder<Vec<u8>>, json: &Json) {
