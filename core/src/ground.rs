@@ -2,8 +2,8 @@
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use catena_wire::{
-    ChainHeader, ChainId, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, StepKey, StepTrace,
-    Whither, names,
+    ChainHeader, ChainId, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, Relocation, StepKey,
+    StepTrace, names,
 };
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     collections::{AwakeClock, Parties, Party, Shares},
     delivery::{Outgoing, Parcel},
     directory::{Directory, NotHere, Waiter},
-    memory::{Bringers, DedupTable, Fences, Listeners, Over, Relays, possibly_done},
+    memory::{DedupTable, Fences, Listeners, Over, Relays, Senders, possibly_done},
     outbox::{Event, Outbox},
 };
 
@@ -153,8 +153,8 @@ impl Ground {
     }
 
     /// `node` and its party, for the record of a step that it sends.
-    pub(crate) fn bringer(&self, node: NodeId, chain: ChainId) -> Bringers {
-        Bringers { nodes: alloc::vec![node], party: self.party_of(node, Some(chain)) }
+    pub(crate) fn senders(&self, node: NodeId, chain: ChainId) -> Senders {
+        Senders { nodes: alloc::vec![node], party: self.party_of(node, Some(chain)) }
     }
 
     /// The party that brought a chain here, whose share pays for what is remembered of it.
@@ -233,9 +233,9 @@ impl Ground {
     }
 
     /// Where that service is, if it is not here.
-    pub(crate) fn whither(&self, service: &str, function: &str) -> Option<Whither> {
+    pub(crate) fn relocation(&self, service: &str, function: &str) -> Option<Relocation> {
         match self.directory.find(self.now, service, function) {
-            Err(NotHere::Elsewhere(whither)) => Some(whither),
+            Err(NotHere::Elsewhere(relocation)) => Some(relocation),
             Err(NotHere::For(_)) | Ok(()) => None,
         }
     }
@@ -256,24 +256,24 @@ impl Ground {
         &mut self,
         service: &str,
         from: NodeId,
-        whither: Whither,
+        relocation: Relocation,
         waiter: Waiter,
         mut excluded: Vec<NodeId>,
     ) -> Option<Instance> {
         self.directory.names.forget_at(service, from);
-        match whither {
-            Whither::There(entry) if entry.service == service && entry.node.id != from => {
+        match relocation {
+            Relocation::There(entry) if entry.service == service && entry.node.id != from => {
                 if let Some(place) = Instance::of(*entry) {
                     self.directory.names.learn(service, place.clone(), &self.policy);
                     return Some(place);
                 }
                 self.directory.lookups.look_up(&mut self.out, service, waiter, excluded);
             }
-            Whither::Moving(us) => {
+            Relocation::Moving(us) => {
                 let until = self.now.after(us.min(self.policy.moving_wait_us_max));
                 self.directory.lookups.wait_for(&mut self.out, service, from, waiter, until);
             }
-            Whither::There(_) | Whither::Unknown => {
+            Relocation::There(_) | Relocation::Unknown => {
                 if !bug!(self.policy, LeftNodeFound) {
                     excluded.push(from);
                 }

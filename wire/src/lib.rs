@@ -23,10 +23,10 @@ mod leaving;
 mod limits;
 mod message;
 mod recording;
+mod relocation;
 mod replies;
 mod segment;
 mod value;
-mod whither;
 
 pub use batch::{MissingOf, OverOf, batch};
 pub use budget::Budget;
@@ -47,9 +47,9 @@ pub use limits::{
 };
 pub use message::{Brought, Encoded, Kinds, Message, Part, ServiceEntry, Tail, TailCuts, Whereabouts, WireError};
 pub use recording::{Asked, RECORDING_BYTES_MAX, RECORDING_EVENTS_MAX, Recording, Told, What};
+pub use relocation::{Relocation, ResolverAnswer, Sighting};
 pub use replies::{Delegated, Fate, Replies, Right, RightEnd, Window};
 pub use segment::{
     At, Order, REACH_BYTES_MAX, Rights, SEGMENT_LISTING_MAX, SegmentEntry, SegmentMessage, SegmentRefusal,
 };
 pub use value::{Value, ValueError};
-pub use whither::{ResolverAnswer, Sighting, Whither};

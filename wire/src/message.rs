@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 
 use crate::{
     BlobBytes, Branch, Budget, ChainId, End, Exception, Hash, Hop, LogLine, NodeId, NodeRef, Outcome,
-    PossibleDuplicate, Replies, ResolverAnswer, Right, RightEnd, SegmentMessage, StepKey, Value, Whither,
+    PossibleDuplicate, Relocation, Replies, ResolverAnswer, Right, RightEnd, SegmentMessage, StepKey, Value,
 };
 
 /// One message. The numbers of the variants belong to the protocol: none is ever reused for something else.
@@ -190,13 +190,13 @@ pub enum Message {
     /// The call of this number was not begun: its service is not here. Nothing was done. True if the call had been sent before: the sender remembers that it
     /// refused this step, whose copies it will refuse as well.
     #[n(60)]
-    CallElsewhere(#[n(0)] u64, #[n(1)] Whither, #[n(2)] bool),
+    CallElsewhere(#[n(0)] u64, #[n(1)] Relocation, #[n(2)] bool),
     /// The hop has not been taken over: its service is not here. Nothing was done.
     #[n(61)]
-    HopElsewhere(#[n(0)] StepKey, #[n(1)] Whither),
+    HopElsewhere(#[n(0)] StepKey, #[n(1)] Relocation),
     /// A service that the sender served is served no longer, or elsewhere (libRIPC, section III: endpoints migrate during normal operation).
     #[n(62)]
-    Moved(#[cbor(n(0), with = "crate::bytes_codec::name")] String, #[n(1)] Whither),
+    Moved(#[cbor(n(0), with = "crate::bytes_codec::name")] String, #[n(1)] Relocation),
     /// What the sender serves from now on, instead of what it said before.
     #[n(63)]
     Offers(#[cbor(n(0), with = "crate::bytes_codec::listing")] Vec<ServiceEntry>),

@@ -1,7 +1,7 @@
 //! Outgoing calls: to this node's own service, or to whichever node serves it.
 
 use alloc::{format, vec::Vec};
-use catena_wire::{Exception, Fault, Message, NodeId, Value, Whither, names};
+use catena_wire::{Exception, Fault, Message, NodeId, Relocation, Value, names};
 
 use super::{Call, Calls, ReplyTo, Request, Stage};
 use crate::{
@@ -146,7 +146,14 @@ impl Calls {
 
     /// The node that was asked does not serve the service, and has not begun the call. Unless the call came to it `again`, it does not remember that: if the call
     /// was sent once more meanwhile, the node may be doing it by now, and answers that.
-    pub(crate) fn elsewhere(&mut self, ground: &mut Ground, from: NodeId, id: u64, whither: Whither, again: bool) {
+    pub(crate) fn elsewhere(
+        &mut self,
+        ground: &mut Ground,
+        from: NodeId,
+        id: u64,
+        relocation: Relocation,
+        again: bool,
+    ) {
         let late = |delivery: &Delivery| delivery.attempts() > 1 && !again;
         let counts = bug!(ground.policy, LateNewsCounts);
         let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from && (counts || !late(delivery)));
@@ -157,7 +164,7 @@ impl Calls {
             Ok(()) => {
                 let excluded = delivery.excluded();
                 self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
-                if let Some(place) = ground.follow(&service, from, whither, Waiter::Call(id), excluded) {
+                if let Some(place) = ground.follow(&service, from, relocation, Waiter::Call(id), excluded) {
                     ground.out.tell(Event::Resolved(id, place));
                 }
             }

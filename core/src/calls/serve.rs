@@ -20,9 +20,9 @@ impl Calls {
             return self.answer(ground, request, Err(stopped()));
         }
         let Some(key) = request.key.clone() else {
-            return match ground.whither(&request.service, &request.function) {
-                Some(whither) => {
-                    ground.out.send(from, Message::CallElsewhere(id, whither, false), Receipt::None, Urgency::Now);
+            return match ground.relocation(&request.service, &request.function) {
+                Some(relocation) => {
+                    ground.out.send(from, Message::CallElsewhere(id, relocation, false), Receipt::None, Urgency::Now);
                 }
                 None => self.serve_new(ground, request),
             };
@@ -65,14 +65,14 @@ impl Calls {
                 if let Err(why) = verdict {
                     return self.answer(ground, request, Err(why));
                 }
-                if let Some(whither) = ground.whither(&request.service, &request.function) {
+                if let Some(relocation) = ground.relocation(&request.service, &request.function) {
                     // It was sent before, so a copy may still arrive. The copy must find the refusal recorded, even if the service is back here by then.
                     if age_us > 0 {
                         let why = not_served(&ground.me.name, &request.service);
                         ground.dedup.begin_call(key.clone(), mine, request.by, (from.clone(), id));
                         self.step_done(ground, &key, Err(why), Brought::default());
                     }
-                    let answer = Message::CallElsewhere(id, whither, age_us > 0);
+                    let answer = Message::CallElsewhere(id, relocation, age_us > 0);
                     return ground.out.send(from, answer, Receipt::None, Urgency::Now);
                 }
                 ground.dedup.begin_call(key.clone(), mine, request.by, (from.clone(), id));

@@ -99,7 +99,7 @@ impl Chains {
         let credentials = hop.header.credentials.clone();
         let duplicate = hop.duplicate.clone().map(Box::new);
         let session = self.settle_in(ground, from, hop, (&service, &function, params.len_bytes()), whole);
-        ground.dedup.begin(key.clone(), ground.bringer(from.id, key.chain), session);
+        ground.dedup.begin(key.clone(), ground.senders(from.id, key.chain), session);
         if whole || bug!(ground.policy, AcceptedHeadless) {
             self.accept(ground, from, key.clone(), session, code_bytes, code);
         }
@@ -295,9 +295,9 @@ impl Chains {
         };
         let heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
         let begun = Activation::new(ground.now, arrived.clone(), plan.budget, (by, ground.me.clone()), state);
-        let bringer = super::bringer(&begun);
+        let senders = super::senders(&begun);
         let session = self.insert(Activation { heartbeat_at, profile, ..begun });
-        ground.dedup.begin(arrived, bringer, session);
+        ground.dedup.begin(arrived, senders, session);
         let limits = plan.limits;
         ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
         Ok(())
@@ -361,14 +361,14 @@ fn turn_away(ground: &mut Ground, from: &Arc<NodeRef>, hop: &Hop, why: NotHere) 
             let lasting = why.name != names::RUNS_NO_GUESTS && !bug!(ground.policy, RefusalForgotten);
             (refusal(ground, hop, *why), lasting)
         }
-        NotHere::Elsewhere(whither) => (Message::HopElsewhere(hop.key.clone(), whither).encode(), true),
+        NotHere::Elsewhere(relocation) => (Message::HopElsewhere(hop.key.clone(), relocation).encode(), true),
     };
     ground.out.send_encoded(from.clone(), answer.clone(), Receipt::None, None);
     if lasting {
         ground.dedup.refuse(
             ground.clock.now(),
             &hop.key,
-            ground.bringer(from.id, hop.key.chain),
+            ground.senders(from.id, hop.key.chain),
             answer,
             &ground.policy,
         );

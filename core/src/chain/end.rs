@@ -15,7 +15,7 @@ use crate::{
     calls::Owner,
     delivery::Parcel,
     ground::Ground,
-    memory::{Bringers, Fate, Sent, StepRecord},
+    memory::{Fate, Senders, Sent, StepRecord},
     outbox::Event,
 };
 
@@ -62,7 +62,7 @@ impl Chains {
     /// Drops the chain. Its step is remembered as refused, with an unknown outcome.
     fn drop_unknown(&mut self, ground: &mut Ground, session: SessionId, fault: Fault, message: &str) {
         let Some(activation) = self.get(session) else { return };
-        let (key, from) = (activation.arrived.clone(), super::bringer(activation));
+        let (key, from) = (activation.arrived.clone(), super::senders(activation));
         let why = Exception::new(names::NODE_LOST, fault, message).outcome_unknown();
         let refusal = Message::Refused(key.clone(), why.at(&key, &activation.state.path)).encode();
         self.discard(ground, session);
@@ -84,7 +84,7 @@ impl Chains {
         };
         let way = way_of(ground, &activation);
         let end = end_of(ground.now, &mut activation, outcome);
-        send_end(ground, (&activation.arrived, super::bringer(&activation)), end, way);
+        send_end(ground, (&activation.arrived, super::senders(&activation)), end, way);
     }
 
     pub(crate) fn part_undelivered(&mut self, ground: &mut Ground, key: (StepKey, Part), how: Undelivered) {
@@ -125,7 +125,7 @@ impl Chains {
         let end =
             End { key: key.clone(), outcome, emitted, trace: None, recording: None, console: Vec::new(), ..so_far };
         let end = End { at: None, hops_left: 0, cut: true, ..end };
-        let Some(from) = ground.dedup.get(&arrived).map(StepRecord::brought_by) else { return };
+        let Some(from) = ground.dedup.get(&arrived).map(StepRecord::senders) else { return };
         self.stop(ground, from.party, key.chain, Vec::new());
         send_end(ground, (&arrived, from), end, parcel.homeward());
     }
@@ -247,7 +247,7 @@ fn way_of(ground: &Ground, activation: &Activation) -> Parcel {
 }
 
 /// Sends the end, and keeps it until it has arrived and to answer repeats of its step.
-fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Bringers), end: End, way: Parcel) {
+fn send_end(ground: &mut Ground, (arrived, from): (&StepKey, Senders), end: End, way: Parcel) {
     let (key, to, via) = (end.key.clone(), way.to.clone(), way.via.clone());
     let end = Message::End(Box::new(end));
     let sent = if to.id == ground.me.id {

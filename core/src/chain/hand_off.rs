@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    ChainId, Encoded, Exception, Hash, LeavingHop, NodeId, NodeRef, Outcome, StepKey, Value, Whither, names,
+    ChainId, Encoded, Exception, Hash, LeavingHop, NodeId, NodeRef, Outcome, Relocation, StepKey, Value, names,
 };
 
 use super::{
@@ -187,7 +187,7 @@ impl Chains {
     }
 
     /// The node that was sent the hop does not serve it, and did nothing.
-    pub(crate) fn hop_elsewhere(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, whither: Whither) {
+    pub(crate) fn hop_elsewhere(&mut self, ground: &mut Ground, from: NodeId, key: &StepKey, relocation: Relocation) {
         let Some(session) = self.handing_off(key, from) else { return };
         let Some(activation) = self.get_mut(session) else { return };
         let Phase::HandingOff(hand_off) = &mut activation.phase else { return };
@@ -216,7 +216,7 @@ impl Chains {
                 };
                 let Some(step) = self.update(session, renumber) else { return };
                 let waiter = Waiter::Chain(session, step);
-                if let Some(place) = ground.follow(&service, from, whither, waiter, excluded) {
+                if let Some(place) = ground.follow(&service, from, relocation, waiter, excluded) {
                     self.resolved(ground, (session, step), &Ok(place));
                 }
             }

@@ -34,12 +34,12 @@ use crate::{
     collections::{Party, Shares, Timers},
     directory::Waiter,
     ground::Ground,
-    memory::Bringers,
+    memory::Senders,
 };
 
 /// Who brought the chain here, in the form in which its step record keeps it.
-fn bringer(activation: &Activation) -> Bringers {
-    Bringers { nodes: alloc::vec![activation.before.id], party: activation.by }
+fn senders(activation: &Activation) -> Senders {
+    Senders { nodes: alloc::vec![activation.before.id], party: activation.by }
 }
 
 /// The chains at this node.

@@ -135,9 +135,9 @@ impl Chains {
             let room = self.has_room_for(ground, parent.by, 1) || bug!(ground.policy, BranchesWithoutRoom);
             let suspended = Suspended::here(split.call, continuation.clone(), Awaits::Branch(index));
             let child = branch_of(ground, parent, &key, host, count);
-            let bringer = super::bringer(&child);
+            let senders = super::senders(&child);
             let session = self.insert(Activation { phase: Phase::Suspended(suspended), ..child });
-            ground.dedup.begin(key.clone(), bringer, session);
+            ground.dedup.begin(key.clone(), senders, session);
             children.push(key);
             match room {
                 true => self.resume_if_ready(ground, session),

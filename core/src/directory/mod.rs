@@ -12,7 +12,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use catena_wire::{Exception, Fault, Hash, Kinds, Whither, names as exceptions};
+use catena_wire::{Exception, Fault, Hash, Kinds, Relocation, names as exceptions};
 
 use crate::{
     Policy, RetryScope, Time,
@@ -38,14 +38,14 @@ struct Served {
 enum Left {
     /// It is being moved, until this time at the latest.
     Moving(Time),
-    To(Whither),
+    To(Relocation),
 }
 
 /// Why a call is not done here.
 #[derive(Debug)]
 pub(crate) enum NotHere {
     /// Its service is not here, but may be elsewhere.
-    Elsewhere(Whither),
+    Elsewhere(Relocation),
     /// It is not to be done elsewhere either.
     For(Box<Exception>),
 }
@@ -83,14 +83,14 @@ impl Directory {
             return;
         }
         self.services.remove(service);
-        let left = until.map_or(Left::To(Whither::Unknown), Left::Moving);
+        let left = until.map_or(Left::To(Relocation::Unknown), Left::Moving);
         self.set_left(awake, service, left, policy);
     }
 
     /// Where a service went that was served here and is no longer.
-    pub(crate) fn left_for(&mut self, awake: Time, service: &str, whither: Whither, policy: &Policy) {
+    pub(crate) fn left_for(&mut self, awake: Time, service: &str, relocation: Relocation, policy: &Policy) {
         if !self.serves(service) {
-            self.set_left(awake, service, Left::To(whither), policy);
+            self.set_left(awake, service, Left::To(relocation), policy);
         }
     }
 
@@ -105,10 +105,12 @@ impl Directory {
         self.left.expired(awake, policy.moved_ttl_us);
     }
 
-    fn whither(&self, now: Time, service: &str) -> Whither {
+    fn relocation(&self, now: Time, service: &str) -> Relocation {
         match self.left.get(&service.to_string()) {
-            Some(Left::To(whither)) => whither.clone(),
-            _ => self.moving_until(now, service).map_or(Whither::Unknown, |until| Whither::Moving(until.since(now))),
+            Some(Left::To(relocation)) => relocation.clone(),
+            _ => self
+                .moving_until(now, service)
+                .map_or(Relocation::Unknown, |until| Relocation::Moving(until.since(now))),
         }
     }
 
@@ -129,7 +131,7 @@ impl Directory {
     /// Whether this node has that function; if not, where to look for it, or what the caller got wrong.
     pub(crate) fn find(&self, now: Time, service: &str, function: &str) -> Result<(), NotHere> {
         let Some(Served { functions, .. }) = self.services.get(service) else {
-            return Err(NotHere::Elsewhere(self.whither(now, service)));
+            return Err(NotHere::Elsewhere(self.relocation(now, service)));
         };
         if functions.contains(function) {
             return Ok(());

@@ -1,7 +1,7 @@
 //! News of where services are, and who waits for it.
 
 use alloc::vec::Vec;
-use catena_wire::{Exception, NodeId, Whither, names};
+use catena_wire::{Exception, NodeId, Relocation, names};
 
 use super::{Directory, lookups::Lookup};
 use crate::{Instance, LookupId, Policy, Time, directory::Waiter, outbox::Outbox};
@@ -34,7 +34,7 @@ impl Directory {
         out: &mut Outbox,
         from: NodeId,
         service: &str,
-        whither: Whither,
+        relocation: Relocation,
         policy: &Policy,
     ) -> Option<(Instance, Vec<Waiter>)> {
         let lookup = self.lookups.moved(service, from);
@@ -42,9 +42,9 @@ impl Directory {
             return None;
         }
         let waiters = lookup.map(|lookup| lookup.waiters).unwrap_or_default();
-        let (place, avoid) = match whither {
+        let (place, avoid) = match relocation {
             // The service may even be there again.
-            Whither::There(entry) if entry.service == service => (Instance::of(*entry), Vec::new()),
+            Relocation::There(entry) if entry.service == service => (Instance::of(*entry), Vec::new()),
             _ => (None, alloc::vec![from]),
         };
         let Some(place) = place else {

@@ -23,17 +23,17 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) enum StepRecord {
     /// It is being done in this session, for the chain that `from` brought here.
-    Running { from: Bringers, session: SessionId },
+    Running { from: Senders, session: SessionId },
     /// It is a call that a chain makes without moving; those in `reply_to` wait for its result.
     Calling { fingerprint: u64, by: Party, reply_to: Vec<(Arc<NodeRef>, u64)> },
     /// It is over here.
     Done(DoneStep),
 }
 
-/// Who brought a step here.
+/// Who sent a step here.
 #[derive(Clone, Debug)]
-pub(crate) struct Bringers {
-    /// The nodes that brought its chain: they may stop it, and ask where it is.
+pub(crate) struct Senders {
+    /// The nodes that sent its chain: they may stop it, and ask where it is.
     pub(crate) nodes: Vec<NodeId>,
     /// The party whose share pays for the record.
     pub(crate) party: Party,
@@ -42,7 +42,7 @@ pub(crate) struct Bringers {
 #[derive(Clone, Debug)]
 pub(crate) struct DoneStep {
     pub(crate) fate: Fate,
-    pub(crate) from: Bringers,
+    pub(crate) from: Senders,
     /// The nodes to which the chain went from here, or may have gone.
     pub(crate) to: Vec<Arc<NodeRef>>,
     at: Time,
@@ -86,11 +86,11 @@ impl StepRecord {
         }
     }
 
-    pub(crate) fn brought_by(&self) -> Bringers {
+    pub(crate) fn senders(&self) -> Senders {
         match self {
             Self::Running { from, .. } => from.clone(),
             Self::Calling { reply_to, by, .. } => {
-                Bringers { nodes: reply_to.iter().map(|(node, _)| node.id).collect(), party: *by }
+                Senders { nodes: reply_to.iter().map(|(node, _)| node.id).collect(), party: *by }
             }
             Self::Done(done) => done.from.clone(),
         }
@@ -99,7 +99,7 @@ impl StepRecord {
     /// The party whose share pays for the record.
     pub(crate) const fn party(&self) -> Party {
         match self {
-            Self::Running { from: Bringers { party, .. }, .. } | Self::Calling { by: party, .. } => *party,
+            Self::Running { from: Senders { party, .. }, .. } | Self::Calling { by: party, .. } => *party,
             Self::Done(done) => done.from.party,
         }
     }
@@ -228,7 +228,7 @@ impl DedupTable {
         age_us >= policy.step_record_ttl_us || forgotten.is_some_and(|at| awake.since(at) <= age_us)
     }
 
-    pub(crate) fn begin(&mut self, key: StepKey, from: Bringers, session: SessionId) {
+    pub(crate) fn begin(&mut self, key: StepKey, from: Senders, session: SessionId) {
         self.put(key, StepRecord::Running { from, session });
     }
 
@@ -252,11 +252,11 @@ impl DedupTable {
 
     /// Remembers what became of a step that was begun here.
     pub(crate) fn finish(&mut self, awake: Time, key: &StepKey, fate: Fate, to: Vec<Arc<NodeRef>>, policy: &Policy) {
-        let Some(from) = self.records.get(key).map(StepRecord::brought_by) else { return };
+        let Some(from) = self.records.get(key).map(StepRecord::senders) else { return };
         self.remember(awake, key, fate, from, to, policy);
     }
 
-    pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: Bringers, refusal: Encoded, policy: &Policy) {
+    pub(crate) fn refuse(&mut self, awake: Time, key: &StepKey, from: Senders, refusal: Encoded, policy: &Policy) {
         let fate = Fate::Refused(Some(Box::new(refusal)));
         self.remember(awake, key, fate, from, Vec::new(), policy);
     }
@@ -267,7 +267,7 @@ impl DedupTable {
         awake: Time,
         key: &StepKey,
         fate: Fate,
-        from: Bringers,
+        from: Senders,
         to: Vec<Arc<NodeRef>>,
         policy: &Policy,
     ) {

@@ -9,7 +9,7 @@ mod relays;
 mod rows;
 mod way;
 
-pub(crate) use dedup::{Bringers, DedupTable, DoneStep, Fate, REPLY_TO_MAX, Sent, StepRecord, fingerprint};
+pub(crate) use dedup::{DedupTable, DoneStep, Fate, REPLY_TO_MAX, Senders, Sent, StepRecord, fingerprint};
 pub(crate) use fences::{Fences, possibly_done};
 pub(crate) use listeners::Listeners;
 pub(crate) use over::Over;

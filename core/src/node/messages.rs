@@ -126,9 +126,9 @@ impl Node {
             }
             // The machine for segments, beside this one, takes them.
             Message::Segment(_) => {}
-            Message::CallElsewhere(id, whither, again) => calls.elsewhere(ground, from.id, id, whither, again),
-            Message::HopElsewhere(key, whither) => chains.hop_elsewhere(ground, from.id, &key, whither),
-            Message::Moved(service, whither) => self.moved(from.id, &service, whither),
+            Message::CallElsewhere(id, relocation, again) => calls.elsewhere(ground, from.id, id, relocation, again),
+            Message::HopElsewhere(key, relocation) => chains.hop_elsewhere(ground, from.id, &key, relocation),
+            Message::Moved(service, relocation) => self.moved(from.id, &service, relocation),
             Message::Offers(mut entries) => {
                 // A node can only say what it serves itself.
                 entries.retain(|entry| entry.node.id == from.id);

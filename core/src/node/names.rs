@@ -1,7 +1,7 @@
 //! Where services are: here, elsewhere, and where they have moved.
 
 use alloc::{boxed::Box, string::ToString, sync::Arc};
-use catena_wire::{Exception, Kinds, Message, NodeId, NodeRef, ServiceEntry, Whither};
+use catena_wire::{Exception, Kinds, Message, NodeId, NodeRef, Relocation, ServiceEntry};
 
 use super::Node;
 use crate::{
@@ -85,9 +85,9 @@ impl Node {
     }
 
     /// A node says that a service is there no longer.
-    pub(super) fn moved(&mut self, from: NodeId, service: &str, whither: Whither) {
+    pub(super) fn moved(&mut self, from: NodeId, service: &str, relocation: Relocation) {
         let Ground { directory, policy, out, .. } = &mut self.ground;
-        if let Some((place, waiters)) = directory.moved(out, from, service, whither, policy) {
+        if let Some((place, waiters)) = directory.moved(out, from, service, relocation, policy) {
             self.found(waiters, &Ok(place));
         }
     }
@@ -104,19 +104,19 @@ impl Node {
     /// A service that this node served is at `to` now, or gone. The nodes in `tell`, which may have called it here, are told.
     pub fn service_moved(&mut self, now: Time, service: &str, to: Option<ServiceEntry>, tell: &[Arc<NodeRef>]) {
         self.at(now, |node| {
-            let whither = to.clone().map_or(Whither::Unknown, |entry| Whither::There(Box::new(entry)));
+            let relocation = to.clone().map_or(Relocation::Unknown, |entry| Relocation::There(Box::new(entry)));
             let Ground { directory, policy, clock, me, .. } = &mut node.ground;
-            directory.left_for(clock.now(), service, whither.clone(), policy);
+            directory.left_for(clock.now(), service, relocation.clone(), policy);
             let elsewhere = to.filter(|entry| entry.service == service && !directory.serves(service));
             if let Some(place) = elsewhere.and_then(Instance::of) {
                 directory.names.learn(service, place, policy);
             }
             // Chains and calls of this node may wait for it as well.
             let me = me.id;
-            node.moved(me, service, whither.clone());
+            node.moved(me, service, relocation.clone());
             let out = &mut node.ground.out;
             for peer in tell {
-                let message = Message::Moved(service.to_string(), whither.clone());
+                let message = Message::Moved(service.to_string(), relocation.clone());
                 out.send(peer, message, Receipt::None, Urgency::Now);
             }
         });

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use catena_wire::{
     At, BlobBytes, Branch, BranchCount, Brought, Budget, Buffer, ChainHeader, ChainId, Completion, Datagram, Delegated,
     End, Exception, Fate, Fault, Frame, Hash, Hop, Kinds, Lent, Listener, LogLine, Merge, Message, Mode, NodeId,
-    NodeRef, Order, Outcome, Part, PossibleDuplicate, Replies, ResolverAnswer, Right, RightEnd, Rights, SegmentEntry,
-    SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Value, Whereabouts,
-    Whither, Window,
+    NodeRef, Order, Outcome, Part, PossibleDuplicate, Relocation, Replies, ResolverAnswer, Right, RightEnd, Rights,
+    SegmentEntry, SegmentMessage, SegmentRefusal, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Value,
+    Whereabouts, Window,
 };
 
 /// A branch is made by splits only, which come from the wire.
@@ -30,7 +30,7 @@ pub(crate) fn exception_of(name: &str) -> Exception {
         .at(&StepKey { branch: branch_of(&[1, 2]), ..key_of(2) }, &["bei".into(), "mtv".into()])
 }
 
-pub(crate) fn charter_of() -> ChainHeader {
+pub(crate) fn header() -> ChainHeader {
     ChainHeader {
         origin: node_of("bei").into(),
         started_at_ms: 1_700_000_000_000,
@@ -68,7 +68,7 @@ pub(crate) fn hop_of() -> Hop {
         params: Value::encode(&"params"),
         call: 5,
         code: Hash([0xab; 32]),
-        header: charter_of(),
+        header: header(),
         stack: vec![frame_of()],
         emitted: 2,
         heartbeat_in_us: 2_800_000,
@@ -223,9 +223,9 @@ pub(crate) fn samples() -> Vec<(&'static str, Message)> {
         ("right_end", Message::RightEnd(Box::new(right_end_of()))),
         ("took", Message::Took { key: key_of(0), arrived: 9, read: 7 }),
         ("over", Message::Over(vec![key_of(3).chain])),
-        ("call elsewhere", Message::CallElsewhere(9, Whither::Moving(250_000), true)),
-        ("hop elsewhere", Message::HopElsewhere(key_of(3), Whither::Unknown)),
-        ("moved", Message::Moved("ads".into(), Whither::There(Box::new(entry.clone())))),
+        ("call elsewhere", Message::CallElsewhere(9, Relocation::Moving(250_000), true)),
+        ("hop elsewhere", Message::HopElsewhere(key_of(3), Relocation::Unknown)),
+        ("moved", Message::Moved("ads".into(), Relocation::There(Box::new(entry.clone())))),
         ("offers", Message::Offers(vec![entry])),
         ("resolve", Message::Resolve(4, "ads".into())),
         ("resolved", Message::Resolved(4, vec![answer])),

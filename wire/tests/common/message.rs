@@ -8,7 +8,7 @@ use super::{
     memory::about,
     parts::{
         answer, blobs, branch, budget, bytes, chain, console, delegated, entry, exception, hash, key, name, node,
-        outcome, right, value, whereabouts, whither,
+        outcome, relocation, right, value, whereabouts,
     },
 };
 
@@ -77,10 +77,10 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         (key(), any::<u32>(), any::<u32>()).prop_map(|(key, arrived, read)| Message::Took { key, arrived, read }),
         relay,
         about().prop_map(Message::Segment),
-        (any::<u64>(), whither(), any::<bool>())
-            .prop_map(|(id, whither, again)| Message::CallElsewhere(id, whither, again)),
-        (key(), whither()).prop_map(|(key, whither)| Message::HopElsewhere(key, whither)),
-        (name(), whither()).prop_map(|(service, whither)| Message::Moved(service, whither)),
+        (any::<u64>(), relocation(), any::<bool>())
+            .prop_map(|(id, relocation, again)| Message::CallElsewhere(id, relocation, again)),
+        (key(), relocation()).prop_map(|(key, relocation)| Message::HopElsewhere(key, relocation)),
+        (name(), relocation()).prop_map(|(service, relocation)| Message::Moved(service, relocation)),
         vec(entry(), 0..4).prop_map(Message::Offers),
         (any::<u64>(), name()).prop_map(|(id, service)| Message::Resolve(id, service)),
         (any::<u64>(), vec(answer(), 0..4)).prop_map(|(id, answers)| Message::Resolved(id, answers)),

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use catena_wire::{
     BRANCH_DEPTH_MAX, BlobBytes, Branch, Budget, ChainId, Delegated, Exception, Fate, Fault, Hash, Kinds, LogLine,
-    NodeId, NodeRef, Outcome, ResolverAnswer, Right, ServiceEntry, Sighting, StepKey, StepLimits, StepTrace, Value,
-    Whereabouts, Whither, Window,
+    NodeId, NodeRef, Outcome, Relocation, ResolverAnswer, Right, ServiceEntry, Sighting, StepKey, StepLimits,
+    StepTrace, Value, Whereabouts, Window,
 };
 use proptest::{collection::vec, option, prelude::*};
 
@@ -158,9 +158,9 @@ pub(crate) fn whereabouts() -> impl Strategy<Value = Whereabouts> {
     ]
 }
 
-pub(crate) fn whither() -> impl Strategy<Value = Whither> {
-    let there = entry().prop_map(|entry| Whither::There(Box::new(entry)));
-    prop_oneof![Just(Whither::Unknown), any::<u64>().prop_map(Whither::Moving), there]
+pub(crate) fn relocation() -> impl Strategy<Value = Relocation> {
+    let there = entry().prop_map(|entry| Relocation::There(Box::new(entry)));
+    prop_oneof![Just(Relocation::Unknown), any::<u64>().prop_map(Relocation::Moving), there]
 }
 
 pub(crate) fn answer() -> impl Strategy<Value = ResolverAnswer> {

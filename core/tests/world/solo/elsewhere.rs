@@ -1,7 +1,7 @@
 //! Other instances, and what is known of the first ones: what may have been done, and what may have been spent.
 
 use catena_core::{Action, Policy, Undelivered};
-use catena_wire::{Fault, Message, ServiceEntry, Whither, names};
+use catena_wire::{Fault, Message, Relocation, ServiceEntry, names};
 
 use super::*;
 
@@ -167,7 +167,7 @@ fn a_service_that_moved_to_a_node_with_a_proxy_is_looked_up_since_its_proxy_is_o
     let (service, to) = ("there".to_string(), (*node_ref(3)).clone());
     let proxy = Some((*node_ref(0)).clone());
     let entry = ServiceEntry { service, functions: vec!["f".into()], node: to, kinds: Kinds::default(), proxy };
-    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(*id, Whither::There(Box::new(entry)), false));
+    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(*id, Relocation::There(Box::new(entry)), false));
     let asked = actions(&mut node);
     assert!(matches!(asked[..], [Action::Resolve { .. }]), "{asked:?}");
 }
@@ -185,10 +185,10 @@ fn a_node_names_the_place_to_which_a_service_moved_for_as_long_as_its_policy_say
         sent(&actions(&mut node)).swap_remove(0).1
     };
     let told = told_after(499_999);
-    assert!(matches!(&told, Message::CallElsewhere(_, Whither::There(_), false)), "{told:?}");
+    assert!(matches!(&told, Message::CallElsewhere(_, Relocation::There(_), false)), "{told:?}");
     // What is old is dropped twice a second.
     let told = told_after(1_000_000);
-    assert!(matches!(&told, Message::CallElsewhere(_, Whither::Unknown, false)), "{told:?}");
+    assert!(matches!(&told, Message::CallElsewhere(_, Relocation::Unknown, false)), "{told:?}");
 }
 
 #[test]
@@ -222,9 +222,9 @@ pub(crate) fn that_a_service_is_elsewhere_is_no_answer_to_a_call_that_was_sent_a
         matches!(again[..], [(_, Message::Call { age_us: 1.., .. }, _)]),
         "it is sent again, and says so: {again:?}"
     );
-    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(id, Whither::Unknown, false));
+    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(id, Relocation::Unknown, false));
     assert!(actions(&mut node).is_empty(), "late news");
-    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(id, Whither::Unknown, true));
+    node.on_message(NOW, &node_ref(2), Message::CallElsewhere(id, Relocation::Unknown, true));
     let sought = actions(&mut node);
     assert!(matches!(sought[..], [Action::Resolve { .. }]), "{sought:?}");
     node.on_resolved(NOW, LookupId(1), nobody());
@@ -267,7 +267,7 @@ fn a_node_that_says_that_a_service_is_elsewhere_has_not_done_what_was_lost_befor
     let (chain, _, receipt) = handing_off(&mut node);
     node.on_undelivered(NOW, receipt, Undelivered::Lost);
     assert_eq!(asked(&actions(&mut node)).len(), 1, "it is sent again");
-    node.on_message(NOW, &node_ref(2), Message::HopElsewhere(key(chain, 1), Whither::Unknown));
+    node.on_message(NOW, &node_ref(2), Message::HopElsewhere(key(chain, 1), Relocation::Unknown));
     actions(&mut node);
     node.on_resolved(NOW, LookupId(1), Ok(instance(3)));
     let gone = sent(&actions(&mut node));

@@ -185,7 +185,7 @@ fn the_branches_functions_are_fetched_again_if_the_shell_has_dropped_them() {
 }
 
 /// A chain of node 9 that has split here, where its two branches merge.
-fn gathering() -> Node {
+fn merging() -> Node {
     let budget = Budget::new(600_000_000, 100);
     let mut node = node(Policy { budget_max: budget, ..Policy::default() });
     let session = arrived(&mut node, Box::new(Hop { budget, ..*hop(1, 1) }));
@@ -210,7 +210,7 @@ fn beat(node: &mut Node, at: Time) -> Option<Receipt> {
 #[test]
 fn outcomes_whose_origin_is_gone_are_collected_after_a_minute() {
     for gone in [Undelivered::Unreachable, Undelivered::Lost] {
-        let mut node = gathering();
+        let mut node = merging();
         let mut at = NOW;
         let mut beats = 0;
         while let Some(receipt) = beat(&mut node, at.after(3_000_000)) {
@@ -233,7 +233,7 @@ fn outcomes_whose_origin_is_gone_are_collected_after_a_minute() {
 
 #[test]
 fn an_origin_that_is_reached_again_keeps_its_outcomes() {
-    let mut node = gathering();
+    let mut node = merging();
     for count in 1..=100 {
         let at = NOW.after(3_000_000 * count);
         let receipt = beat(&mut node, at).expect("it is still there");

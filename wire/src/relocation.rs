@@ -6,7 +6,7 @@ use crate::ServiceEntry;
 
 /// What a node says of a service that it does not serve.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub enum Whither {
+pub enum Relocation {
     /// It does not know.
     #[n(0)]
     Unknown,
