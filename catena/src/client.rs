@@ -123,7 +123,7 @@ impl Client {
     /// Keeps bytes here as a blob, to be passed by reference. It lasts for the default timeout of a call or chain plus a grace ([`NodeBuilder::blob_grace`]).
     ///
     /// # Errors
-    /// `Overloaded`: there is no room for so many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
+    /// `Overloaded`: there is no room for that many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
     pub fn blob(&self, bytes: &[u8], media_type: &str) -> Result<Blob, Exception> {
         self.blob_for(bytes, media_type, RunOptions::default().timeout)
     }

@@ -62,7 +62,7 @@ impl Context {
     /// Keeps bytes at this node as a blob, to be passed by reference: until the chain is over, or for a plain call's remaining time, plus a grace.
     ///
     /// # Errors
-    /// `Overloaded`: there is no room for so many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
+    /// `Overloaded`: there is no room for that many bytes (`blob_bytes_max`). `BadParameters`: the media type has more than 256 bytes.
     pub fn blob(&self, bytes: &[u8], media_type: &str) -> Result<Blob, Exception> {
         let lasts = Duration::from_micros(self.time_left_us);
         let chain = self.step.as_ref().map(|step| step.chain);

@@ -62,7 +62,7 @@ impl Store {
         lock(&self.inner).by_hash.get(&hash).cloned()
     }
 
-    /// Keeps a function if it matches its hash. Returns what to do in the folder, if there is one; that blocks on the disk.
+    /// Keeps a function if it matches its hash. Returns what to do in the folder, if there is one; doing that blocks on the disk.
     pub(crate) fn put(&self, hash: Hash, bytes: &Bytes) -> Result<Option<Filing>, Exception> {
         let actual = Hash(*blake3::hash(bytes).as_bytes());
         if actual != hash {

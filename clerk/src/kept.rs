@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use crate::layout::Key;
 
-/// A bounded cache with a period of validity. Guarantee: what it gives was put there at most that long ago.
+/// A bounded cache with a period of validity. Guarantee: what it returns was put there at most that long ago.
 #[derive(Debug)]
 pub struct Kept<V> {
     entries: HashMap<Key, (V, Duration)>,
@@ -19,7 +19,7 @@ impl<V: Clone> Kept<V> {
         Self { entries: HashMap::new(), entries_max, valid }
     }
 
-    /// What is kept of a key; `now` is on the clock of [`Kept::put`].
+    /// What is kept for a key; `now` is on the clock of [`Kept::put`].
     #[must_use]
     pub fn get(&self, key: Key, now: Duration) -> Option<V> {
         let (value, since) = self.entries.get(&key)?;

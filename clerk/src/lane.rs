@@ -111,7 +111,7 @@ impl Asking {
         Ok(Self { inner, tasks: [tell.abort_handle(), beat.abort_handle()] })
     }
 
-    /// Has a request done by the server, and gives its answer.
+    /// Has the server do a request, and returns its answer.
     ///
     /// # Errors
     /// `TooLong`: it fits into no lane; `NoAnswer`, `unknown`: none came within this time; what a WRITE is refused for.

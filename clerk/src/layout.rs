@@ -41,7 +41,7 @@ impl Hash for Key {
 }
 
 impl Key {
-    /// The key of these parts, in this order; each is told apart from its neighbours.
+    /// The key of these parts, in this order; each part is delimited from its neighbours.
     #[must_use]
     pub fn of(parts: &[&[u8]]) -> Self {
         let mut hash = blake3::Hasher::new();

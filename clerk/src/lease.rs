@@ -58,7 +58,7 @@ impl Lease {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < self.within
     }
 
-    /// Waits until it is not good any more, and says what is wrong, as far as it can be told from here.
+    /// Waits until the lease is not good any more, and reports what is wrong, as far as that can be known here.
     pub async fn lost(&self) -> Exception {
         loop {
             let left = {

@@ -1,6 +1,6 @@
 //! Clerks: a service's other half, on the machines of its clients (Separating Data and Control Transfer, sections 3.2, 3.3 and 5).
 //!
-//! A server lays its data out in tables that it exports; its clerks READ them, and transfer control only where a table has not what they need. The service
+//! A server lays its data out in tables that it exports; its clerks READ them, and transfer control only where a table lacks what they need. The service
 //! chooses its own coherence from these pieces, each with its guarantee in one sentence:
 //!
 //! | piece | server's side | clerk's side | guarantee |
@@ -8,11 +8,11 @@
 //! | table | [`Table`] | [`FarTable`] | a reader finds what was entered whole, or nothing, and after a removal returned finds nothing that was removed |
 //! | changes | [`Changes`] | | an entry that was read before a change of its groups ended is not entered after that change began |
 //! | control on a miss | [`answer`] | [`Asking`] | an answer is that of its own request, whole, and a request is done at most once |
-//! | token | [`Tokens`] | [`FarTokens`] | among clerks that keep to the rules, nobody else holds it before the server's beat is past its time, unless the server took it back (its holder is not told, and learns it when it gives the token back); one that lies takes a token away early, and holds none for longer than the server lets it |
-//! | token asked back | [`Tokens::ask_back`] | [`Wanted`] | a holder that listens is told before a token is taken from it, and one that does not, or is gone, delays the server for so long at most |
+//! | token | [`Tokens`] | [`FarTokens`] | among clerks that keep to the rules, nobody else holds it before the server's beat has passed its expiry, unless the server took it back (its holder is not told, and learns of that when it gives the token back); a clerk that lies takes a token away early, and holds none for longer than the server lets it |
+//! | token asked back | [`Tokens::ask_back`] | [`Wanted`] | a holder that listens is told before a token is taken from it, and one that does not, or is gone, delays the server for a given time at most |
 //! | eager push | [`Pushing`] | [`Pushed`] | what is found was pushed, whole, and is found once the server's flush returned |
-//! | period of validity | | [`Kept`] | what it gives was put there at most that long ago |
-//! | failure of the server | [`Table::beat`] | [`Lease`] | while it is good, the server let its word rise at most so long ago |
+//! | period of validity | | [`Kept`] | what it returns was put there at most that long ago |
+//! | failure of the server | [`Table::beat`] | [`Lease`] | while it is good, the server incremented its word at most a given time ago |
 #![forbid(unsafe_code)]
 
 mod changes;

@@ -19,7 +19,7 @@ impl Pushed {
     /// Exports an empty table into which `server` alone may write.
     ///
     /// # Errors
-    /// Measures that no table has; what an export is refused for.
+    /// Dimensions that no table can have; what an export is refused for.
     pub async fn export(node: &Node, name: &str, shape: Shape, server: NodeId) -> Result<Self, Exception> {
         shape.check(shape.bytes()).map_err(|why| Exception::new("BadTable", Fault::Service, why.to_string()))?;
         let segment = node.export(name, shape.bytes(), Export::default())?;

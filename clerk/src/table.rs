@@ -31,7 +31,7 @@ impl Table {
     /// Exports an empty table by this name, for everybody to read. `changes` keeps stale values from being entered.
     ///
     /// # Errors
-    /// Measures that no table has; what an export is refused for.
+    /// Dimensions that no table can have; what an export is refused for.
     pub fn export(node: &Node, name: &str, shape: Shape, changes: &Changes) -> Result<Self, Exception> {
         shape.check(shape.bytes()).map_err(|why| Exception::new("BadTable", Fault::Service, why.to_string()))?;
         let how = Export { anyone: Rights::READ, on_read: Notify::Never, ..Export::default() };
@@ -158,7 +158,7 @@ impl FarTable {
         Ok(Self { far, shape })
     }
 
-    /// Its measures.
+    /// Its dimensions.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.shape

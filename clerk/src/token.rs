@@ -118,7 +118,7 @@ impl Tokens {
         self.segment.write(0, &(now + 1).to_ne_bytes())
     }
 
-    /// Takes a token back from whoever holds it; says who did. The holder learns it when it gives the token back.
+    /// Takes a token back from whoever holds it; returns who held it. The holder learns of that when it gives the token back.
     ///
     /// # Errors
     /// As [`Tokens::beat`].
@@ -168,7 +168,7 @@ impl Tokens {
 }
 
 impl Wanted {
-    /// Exports words for so many tokens, into which `server` alone may write.
+    /// Exports words for `tokens` tokens, into which `server` alone may write.
     ///
     /// # Errors
     /// What an export is refused for; the system has no descriptor left.
@@ -214,7 +214,7 @@ impl FarTokens {
         Self { far, me }
     }
 
-    /// Takes a token for so many beats if it is free or its holder's time is over; `None`: another holds it. One READ and one CAS; no code runs at the server.
+    /// Takes a token for `lasts` beats if it is free or its holder's time is over; `None`: another holds it. One READ and one CAS; no code runs at the server.
     ///
     /// # Errors
     /// What a READ or CAS is refused for; `unknown` if the CAS may have been done.

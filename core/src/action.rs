@@ -1,4 +1,4 @@
-//! What the machines ask of the shell, and the types that this takes.
+//! What the state machines ask of the shell, and the types that these requests use.
 
 use alloc::{string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
@@ -29,7 +29,7 @@ pub struct CallId(pub u64);
 pub enum Action {
     /// Send this to that node; call [`crate::Node::on_undelivered`] with the receipt if it certainly or possibly did not arrive.
     Send {
-        /// The node, by an open link or by dialling its address: this very run of it, since another run remembers no steps.
+        /// The node, by an open link or by dialling its address: exactly this run of the node, since another run remembers no steps.
         to: Arc<NodeRef>,
         /// Head and tail.
         message: Encoded,
@@ -37,7 +37,7 @@ pub enum Action {
         receipt: Receipt,
         /// Whether it may wait to be sent together with others.
         urgency: Urgency,
-        /// Who can pass it on, if there is no link to the node and it cannot be dialled.
+        /// Who can pass the message on, if there is no link to the node and the node cannot be dialled.
         via: Option<Arc<NodeRef>>,
     },
     /// Run a service function of this node; answer with [`crate::Node::on_service_done`].
@@ -50,11 +50,11 @@ pub enum Action {
         function: String,
         /// Parameters.
         params: Value,
-        /// How long the caller will wait, and what the function may spend of its hops.
+        /// How long the caller will wait, and how many of its hops the function may spend.
         budget: Budget,
         /// On whose behalf.
         credentials: Option<Value>,
-        /// The step of a chain that this call is; it has the same key if it is ever done again.
+        /// The chain step that this call is; the key stays the same if the step is ever done again.
         key: Option<StepKey>,
         /// Set if the chain is a possible duplicate: a durable function's record of another way decides whether it may run.
         duplicate: Option<PossibleDuplicate>,
@@ -173,7 +173,7 @@ pub enum Action {
         /// What it serves.
         entries: Vec<ServiceEntry>,
     },
-    /// Tell a node where a service is, as each resolver of this node has it.
+    /// Tell a node what each resolver of this node says about where a service is.
     ServeResolvers {
         /// The asking node's number for the question.
         id: u64,
@@ -207,7 +207,7 @@ pub enum Action {
     Reply(ChainId, Replied),
     /// An intermediate answer of the sub-chain with which a service of this node answered at this step, in order and once.
     Heard(StepKey, Value),
-    /// The sub-chain that began at this step has ended, and all of its answers that arrived have been told.
+    /// The sub-chain that began at this step has ended, and all of its answers that arrived have been reported.
     HeardEnd(StepKey),
     /// A plain call has ended.
     CallDone(CallId, Result<Value, Exception>),
@@ -232,7 +232,7 @@ pub enum Receipt {
     None,
 }
 
-/// One sending of one hop: late news of an earlier sending, or of an earlier hop, must not be taken for news of this one.
+/// One sending of one hop: late news of an earlier sending, or of an earlier hop, must not be mistaken for news of this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handed {
     pub(crate) session: SessionId,
@@ -341,7 +341,7 @@ pub struct Turn {
     pub end: Option<Result<Value, Exception>>,
 }
 
-/// A call that a guest issued and that is answered many times. The guest's number for it is also that of its reply set, and the first replies are handed in
+/// A call that a guest issued and that is answered many times. The guest's number for it is also the number of its reply set; the first replies are handed in
 /// under it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GuestAsk {
@@ -384,7 +384,7 @@ pub struct Instance {
     pub node: Arc<NodeRef>,
     /// The proxy where chains that call it run, if not at its node (rpc-chains section 7.3).
     pub proxy: Option<Arc<NodeRef>>,
-    /// What the service says of its functions.
+    /// What the service says about its functions.
     pub kinds: Kinds,
 }
 
@@ -409,7 +409,7 @@ pub(crate) enum RetryScope {
 }
 
 impl RetryScope {
-    /// The scope of a function, given what its service says of its functions.
+    /// The scope of a function, given what its service says about its functions.
     pub(crate) fn of(kinds: &Kinds, function: &str) -> Self {
         let among = |functions: &[String]| functions.iter().any(|known| known == function);
         match () {

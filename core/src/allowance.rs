@@ -33,7 +33,7 @@ impl Allowance {
         *self = Self::new(now, budget);
     }
 
-    /// Lends so many hops, or all that there are; whoever borrows them brings back those that it does not spend.
+    /// Lends `hops` hops, or all that are left if there are fewer; the borrower brings back those that it does not spend.
     pub(crate) fn lend(&mut self, now: Time, hops: u32) -> Budget {
         let left = self.left(now);
         let hops = hops.min(left.hops_left());

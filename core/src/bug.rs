@@ -34,7 +34,7 @@ bugs! {
     OrphansGoOn,
     /// How long the origin has not been reached is forgotten whenever a chain moves.
     OrphansMoveOn,
-    /// A hop of a cancelled chain that comes late runs.
+    /// A hop of a cancelled chain that arrives late runs.
     CancelForgotten,
     /// A merge host goes on before the last branch has ended.
     MergeTooEarly,
@@ -98,7 +98,7 @@ bugs! {
     StrangersAccept,
     /// Any node may stop any chain.
     StrangersCancel,
-    /// Whoever says that a part of an outcome has arrived is believed by the entry node.
+    /// The entry node believes any node that says that a part of an outcome has arrived.
     StrangersReceive,
     /// When a chain is over, it is not stopped at the nodes that were given up, and its origin takes steps that come from there.
     StraysGoOn,
@@ -106,7 +106,7 @@ bugs! {
     CancelNotPassedOn,
     /// A cancellation is sent once, whether or not it arrives.
     CancelSentOnce,
-    /// That a service is elsewhere is taken for the answer to a call that was sent again meanwhile.
+    /// Late news that a service is elsewhere is taken for the answer to a call that was sent again meanwhile.
     LateNewsCounts,
     /// The entry node of a chain does not remember where it was heard of.
     EntryForgetsHosts,
@@ -138,7 +138,7 @@ bugs! {
     DelegateNotCounted,
     /// An end that comes twice counts for two.
     CountTwice,
-    /// That a right ended only because time ran out is not told.
+    /// That a right ended only because time ran out is not reported.
     LateNotTold,
     /// A call that is answered many times goes on when the function that reads its replies has moved away or ended.
     SetOutlivesReader,

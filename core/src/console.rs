@@ -9,9 +9,9 @@ use crate::Policy;
 
 const LEFT_OUT: &str = "(further lines are left out";
 
-/// Adds lines to those that a chain carries, as long as there is room; one more says that others were left out.
+/// Adds lines to those that a chain carries, as long as there is room; one last line says that others were left out.
 ///
-/// Lines that are there are never changed: the last one may have been shown already.
+/// Existing lines are never changed: the last one may have been shown already.
 pub(crate) fn extend(console: &mut Vec<LogLine>, lines: impl IntoIterator<Item = LogLine>, lines_max: usize) {
     for line in lines {
         if console.len() < lines_max {

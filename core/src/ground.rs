@@ -98,7 +98,7 @@ impl Ground {
     /// Whether a party that has `own` of something may have `more`, where all parties together have `all` and there is room for `max`. A party may have no more
     /// than it leaves free, so that the next party finds room. An eighth of `max` is reserved for this node itself.
     pub(crate) fn has_room(&self, by: Party, more: usize, own: usize, all: usize, max: usize) -> bool {
-        // What comes before the last of them: the last one has to find room too.
+        // All of `more` but the last unit, which has to find room too.
         let before = more.saturating_sub(1);
         let left = |max: usize| max.saturating_sub(all.saturating_add(before));
         if by == Party::Own || bug!(self.policy, PeerTakesAll) {
@@ -210,29 +210,29 @@ impl Ground {
         self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
     }
 
-    /// Tells each of these nodes that nobody waits for this chain or call any more, until it has heard it, or all that it could stop has run out of time: a node
-    /// that wakes from a long stop goes on with what it was doing.
+    /// Tells each of these nodes that nobody waits for this chain or call any more, until the node acknowledges that, or
+    /// everything that the cancellation could stop has run out of time: a node that wakes from a long stop goes on with what it was doing.
     pub(crate) fn tell_cancelled(&mut self, chain: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
         let until = self.now.after(self.policy.budget_max.time_left_us());
         for node in nodes {
             let (key, part) = (StepKey::first(chain), Part::Cancel(node.id));
-            // It has been told, and is told again until it has heard.
+            // If this is kept already, the node has been told, and is told again until it acknowledges.
             if !self.outgoing.keeps(&(key.clone(), part)) {
                 self.send_kept(key, part, Parcel::new(node, None, Message::Cancel(chain).encode(), until));
             }
         }
     }
 
-    /// Tells these nodes the same once, in answer to what they sent of the chain or call: whoever does not hear it sends more, and is answered again.
+    /// Tells these nodes the same once, in answer to what they sent about the chain or call: a node that misses the answer sends more, and is answered again.
     pub(crate) fn answer_cancelled(&mut self, chain: ChainId, nodes: impl IntoIterator<Item = Arc<NodeRef>>) {
         for node in nodes {
             self.out.send(&node, Message::Cancel(chain), Receipt::None, Urgency::Now);
         }
     }
 
-    /// Where that service is, if it is not here.
+    /// Where the service is, if it is not here.
     pub(crate) fn relocation(&self, service: &str, function: &str) -> Option<Relocation> {
         match self.directory.find(self.now, service, function) {
             Err(NotHere::Elsewhere(relocation)) => Some(relocation),
@@ -240,7 +240,7 @@ impl Ground {
         }
     }
 
-    /// Looks up a service that is not known here. One that this node itself is moving away is waited for: others may know nothing of it yet.
+    /// Looks up a service that is not known here. A service that this node itself is moving away is waited for: others may not know about the move yet.
     pub(crate) fn look_up(&mut self, service: &str, waiter: Waiter) {
         match self.directory.moving_until(self.now, service) {
             Some(until) => {
@@ -292,7 +292,7 @@ impl Ground {
         self.out.send_encoded(header.origin.clone(), message.encode(), receipt, via);
     }
 
-    /// The node that can pass a message on to the origin, if that cannot be dialled.
+    /// The node that can pass a message on to the origin, if the origin cannot be dialled.
     pub(crate) fn way_home(&self, header: &ChainHeader) -> Option<Arc<NodeRef>> {
         self.way_to(&header.origin, header.entry.as_deref())
     }

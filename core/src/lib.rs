@@ -4,9 +4,9 @@
 //! clock, no thread and no guest: time is an argument, and whatever has to be done comes out of [`Node::poll_action`] for the shell to do.
 //! So the shipped code, not a model of it, runs in the test world at thousands of seeds (`core/tests/world`).
 //!
-//! [`segments::Segments`] is a machine of its own beside it: what nodes do with each other's memory.
+//! [`segments::Segments`] is a state machine of its own beside [`Node`]: what nodes do with each other's memory.
 //!
-//! How to drive it: call the `on_*` method of whatever happened, then take actions until there are none; call [`Node::on_timeout`] when
+//! How to drive a node: call the `on_*` method of whatever happened, then take actions until there are none; call [`Node::on_timeout`] when
 //! [`Node::next_timeout`] is reached. Every method may be called at any time, in any order, with anything that a peer sent.
 #![no_std]
 #![forbid(unsafe_code)]

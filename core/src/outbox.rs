@@ -39,9 +39,9 @@ pub(crate) enum Event {
     Ask { session: SessionId, set: u32, number: u128, request: Request },
     /// Replies to such a call have come.
     Replied(SessionId, u32, Vec<Value>),
-    /// Such a call has ended, with so many rights to answer it.
+    /// Such a call has ended, after `rights` rights to answer it were given out.
     SetOver { session: SessionId, set: u32, missing: Vec<Missing>, failure: Option<Exception>, rights: usize },
-    /// The guest has been handed so many replies.
+    /// The guest has been handed this many replies.
     Read(ChainId, usize),
     /// A call has ended, for the chain that made it.
     Answered { to: ReplyTo, result: Result<Value, Exception>, brought: Brought },
@@ -92,7 +92,7 @@ impl Outbox {
         self.actions.push_back(action);
     }
 
-    /// Queues an action ahead of those that wait: a guest that makes room goes before those that need it.
+    /// Queues an action ahead of those that wait: a guest that makes room goes before guests that need room.
     pub(crate) fn ask_first(&mut self, action: Action) {
         self.actions.push_front(action);
     }
@@ -102,7 +102,7 @@ impl Outbox {
         self.events.push_back(event);
     }
 
-    /// Sends a message to that node, by its link or by dialling it; one for this node itself becomes an event.
+    /// Sends a message to that node, by its link or by dialling it; a message for this node itself becomes an event.
     pub(crate) fn send(&mut self, to: &Arc<NodeRef>, message: Message, receipt: Receipt, urgency: Urgency) {
         if to.id == self.me.id {
             return self.tell(Event::Message(message));

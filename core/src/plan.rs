@@ -17,7 +17,7 @@ pub struct Plan {
     pub credentials: Option<Value>,
     /// What its function may use at each step, if that is less than each node allows.
     pub limits: StepLimits,
-    /// Whether what its guests are told is recorded, and comes home with its end.
+    /// Whether what its guests are told is recorded, and returned with its end.
     pub record: bool,
     /// The clock and randomness of its function, if an earlier chain is to be run again.
     pub start: Option<Start>,

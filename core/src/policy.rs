@@ -27,13 +27,13 @@ pub struct Policy {
     pub over_gather_us: u64,
     /// Bytes of chains here, of payloads that answer repeats of their steps, and of answers on the way; a hop beyond is refused as `Overloaded`.
     pub held_bytes_max: usize,
-    /// A link whose peer says nothing for so many microseconds counts as broken: nothing that waits in a socket is older.
+    /// A link whose peer is silent for this many microseconds counts as broken: nothing that waits in a socket is older.
     pub link_silence_us_max: u64,
     /// A chain sends a heartbeat this often (rpc-chains section 3.9: 3 s).
     pub heartbeat_interval_us: u64,
-    /// The origin gives a silent chain up after this (rpc-chains section 3.9: 6 s).
+    /// The origin gives up a silent chain after this time (rpc-chains section 3.9: 6 s).
     pub heartbeat_timeout_us: u64,
-    /// A chain whose origin cannot be reached for so long is dropped (rpc-chains section 3.10: a minute).
+    /// A chain whose origin cannot be reached for this long is dropped (rpc-chains section 3.10: a minute).
     pub orphan_timeout_us: u64,
     /// How long a hop over the network lasts for the heartbeat timer that travels with a chain (rpc-chains section 3.9: 200 ms).
     pub heartbeat_hop_us: u64,
@@ -63,7 +63,7 @@ pub struct Policy {
     pub name_absent_ttl_us: u64,
     /// Services remembered that were served here, and where they are now.
     pub moved_max: usize,
-    /// How long that is remembered, microseconds awake.
+    /// How long the place of such a service is remembered, microseconds awake.
     pub moved_ttl_us: u64,
     /// How often a hop or call follows a service that has moved before it is given up: nothing was done at any of the nodes.
     pub moves_followed_max: u8,

@@ -12,7 +12,7 @@ use crate::{CallId, SessionId, Time, allowance::Allowance, collections::Party};
 pub(crate) enum ReplyTo {
     /// A chain that is suspended here until the call has been made.
     Suspended(SessionId),
-    /// A guest that is here: its number for the call, and the step that it is.
+    /// A guest that is here: its number for the call, and the step that the call is.
     Guest { session: SessionId, call: u32, step: u32 },
     /// Another node, which made a plain call with its own number.
     Peer { to: Arc<NodeRef>, id: u64 },
@@ -22,7 +22,7 @@ pub(crate) enum ReplyTo {
     Api(CallId),
     /// Nobody: the chain's function ended without awaiting it.
     Nobody(ChainId),
-    /// Whoever made the call or delegates it: this right goes with the call, and they wait to hear which node has it.
+    /// Whoever made the call or delegates it, with this right: they wait to hear which node has taken both.
     Delegator(StepKey),
     /// The caller of a call that is answered many times: under this right, which is here.
     Right(StepKey),
@@ -75,13 +75,13 @@ pub(crate) struct Request {
     pub(crate) duplicate: Option<Box<PossibleDuplicate>>,
     /// The right to answer it, if it may be answered many times; the node that takes the call gets it.
     pub(crate) right: Option<Box<Right>>,
-    /// Hops that the caller lent and that this node's policy does not let it spend.
+    /// Hops that the caller lent and that this node's policy does not let the call spend.
     pub(crate) hops_withheld: u32,
     /// How long the service function ran, microseconds, once it has ended here.
     pub(crate) service_us: u64,
     /// What the service function read of blobs, if anything.
     pub(crate) blobs: Option<Box<BlobBytes>>,
-    /// What its caller is told if this node knows that it was not made: the exception that it was to catch.
+    /// What the caller is told if this node knows that the call was not made: the exception that the call was to catch.
     pub(crate) fallback: Option<Box<Exception>>,
     /// Lines logged by chains that ran on their own to answer it.
     pub(crate) console: Vec<LogLine>,
@@ -127,7 +127,7 @@ impl Request {
         }
     }
 
-    /// What it brings back beside its result, if so many of its hops are left.
+    /// What the call brings back beside its result, if `hops_left` of its hops are left.
     pub(crate) fn brings(&mut self, hops_left: u32) -> Brought {
         let hops_left = hops_left.saturating_add(self.hops_withheld);
         let (console, blobs) = (core::mem::take(&mut self.console), self.blobs.take());

@@ -231,8 +231,8 @@ fn call(d: &mut Decoder<'_>, bytes: &Bytes) -> Result<GuestCall, OutboxError> {
     })
 }
 
-/// The next item. A slice keeps all of `bytes` in memory, and whoever holds a value counts the value's own bytes alone: so only a value that is at least half of
-/// them is one, and others are copies.
+/// The next item. A slice keeps all of `bytes` in memory, and whoever holds a value counts the value's own bytes alone: so only a value that is at least half
+/// of `bytes` is a slice, and others are copies.
 fn value(d: &mut Decoder<'_>, bytes: &Bytes) -> Result<Value, OutboxError> {
     let start = d.position();
     d.skip()?;

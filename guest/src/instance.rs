@@ -57,7 +57,7 @@ pub(crate) enum Unready {
 }
 
 impl Unready {
-    /// What the host says of the failure comes first: it is the module's or this build's only if there was memory.
+    /// What the host says about the failure comes first: the failure is the module's or this build's only if there was memory.
     fn new(error: wasmtime::Error, host: &Host) -> Self {
         full(host).map_or(Self::Broken(error), Self::Full)
     }
@@ -112,7 +112,7 @@ impl Instance {
         })
     }
 
-    /// Sets the limits of whoever runs in it next.
+    /// Sets the limits of whoever runs in the instance next.
     pub(crate) fn limit(&mut self, limits: &Limits) {
         self.store.data_mut().limit(limits);
     }

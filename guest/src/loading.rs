@@ -168,7 +168,7 @@ impl Inner {
     }
 
     /// Compiles on a blocking thread. A compiler cannot be stopped: one that takes too long goes on and keeps its permit, so that hostile modules never occupy
-    /// more threads than `compiles_max`. A module waits for its turn as long as it may take then, and is not to blame for that.
+    /// more threads than `compiles_max`. A module may wait for its turn as long as compiling may take; if the turn does not come, the module is not to blame.
     async fn compile(self: &Arc<Self>, function: Function) -> Result<Result<Compiled, prototype::Fault>, Exception> {
         let SandboxConfig { compile_wall_ms_max, compiles_max, .. } = self.config;
         let wall_max = Duration::from_millis(compile_wall_ms_max.into());

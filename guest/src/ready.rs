@@ -104,7 +104,7 @@ impl Ready {
         self.instance.deliver(&self.image.prototype, to, &self.event, limits).await
     }
 
-    /// Sets the limits of whoever runs in it next. `false`: it already holds more memory than that.
+    /// Sets the limits of whoever runs in the instance next. `false`: it already holds more memory than that.
     pub(crate) fn limit(&mut self, limits: &Limits) -> bool {
         self.instance.limit(limits);
         u64::from(self.instance.memory_pages()) * WASM_PAGE_BYTES <= limits.memory_bytes_max

@@ -61,7 +61,7 @@ struct Partial {
     lease: Lease,
 }
 
-/// A byte string of announced length, of which some has come.
+/// A byte string of announced length, part of which has arrived.
 #[derive(Debug)]
 struct Part {
     bytes: Vec<u8>,
@@ -75,7 +75,7 @@ impl Part {
         Self { bytes: Vec::new(), announced, missing: announced }
     }
 
-    /// The capacity it needs for so many bytes more: at most double what has really come, so that an announcement alone costs nothing.
+    /// The capacity it needs for `more` further bytes: at most double what has really come, so that an announcement alone costs nothing.
     fn capacity_with(&self, more: usize) -> usize {
         let (needed, capacity) = (self.bytes.len() + more, self.bytes.capacity());
         if needed <= capacity { capacity } else { needed.max(capacity * 2).max(GROW_BYTES_MIN).min(self.announced) }

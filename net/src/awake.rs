@@ -1,4 +1,4 @@
-//! Whether this node has been attending to its links, and waiting that bears a stop of its process.
+//! Whether this node has been attending to its links, and waits that tolerate a stop of its process.
 
 use std::{
     future::{Future, pending},
@@ -20,7 +20,7 @@ impl Watch {
         Self { seen_at: Instant::now(), since_boot: since_boot() }
     }
 
-    /// Looks at it again. Returns for how long nobody did.
+    /// Looks again. Returns for how long nobody did.
     pub(crate) fn look(&mut self) -> Duration {
         let before = std::mem::replace(self, Self::new());
         let stood_still = self.since_boot.saturating_sub(before.since_boot);
@@ -34,9 +34,9 @@ pub fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
-/// A wait that ends this much too late says that this process was stopped, or its host.
+/// A wait that ends this much too late shows that this process, or its host, was stopped.
 const LATE: Duration = Duration::from_millis(200);
-/// For how long what has arrived during a stop is read before anything is given up for its time.
+/// For how long what arrived during a stop is read before anything is given up as too late.
 const CATCH_UP: Duration = Duration::from_millis(200);
 
 /// [`tokio::time::timeout`] for what a link brings: nobody is called silent because this process was stopped while the answer came.

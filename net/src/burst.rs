@@ -8,11 +8,11 @@ use tokio::time::Instant;
 
 /// A message so soon after a write belongs to the same row: a round trip takes longer, even on one host.
 const GAP_MAX: Duration = Duration::from_micros(10);
-/// So many messages in a row are a burst.
+/// This many messages in a row are a burst.
 const ROW_MIN: u8 = 3;
 /// How long a message may wait for others.
 const WAIT_MAX: Duration = Duration::from_micros(200);
-/// So many queued bytes are enough for a write.
+/// This many queued bytes are enough for a write.
 const BYTES_MAX: u64 = 16 * 1024;
 
 /// Who writes what has just been queued.
@@ -37,7 +37,7 @@ pub(crate) struct Burst {
 }
 
 impl Burst {
-    /// A message has been queued; with it so many bytes are.
+    /// A message has been queued; with it, `bytes` bytes are queued.
     pub(crate) fn queued(&mut self, now: Instant, bytes: u64) -> Writer {
         let so_soon = |before: Instant, max| now.saturating_duration_since(before) < max;
         if let Some(since) = self.waits_since {

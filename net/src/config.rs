@@ -60,7 +60,7 @@ pub struct EndpointConfig {
     pub hello_bytes_max: u32,
     /// How often each link is measured and, if it is silent, tested. Default 5,000 ms.
     pub ping_interval_ms: u64,
-    /// After so many pings in a row without any byte in return the link is lost. Default 3.
+    /// After this many pings in a row without any byte in return, the link is lost. Default 3.
     pub pings_missed_max: u32,
     /// How long a lazy message may wait for others. Default 5 ms: until an acceptance has arrived, losing the node that sent it leaves unknown whether that
     /// node had taken the hop over.

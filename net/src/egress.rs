@@ -23,7 +23,7 @@ use crate::pipe::Pipe;
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 /// Pieces in one vectored write.
 const PIECES_MAX: usize = 64;
-/// Up to so many bytes are copied into one piece: cheaper than a vectored write.
+/// Up to this many bytes are copied into one piece: cheaper than a vectored write.
 const COPY_BYTES_MAX: usize = 4 * 1024;
 /// Small frames prepared at once: with three pieces each they fill one write.
 const SMALL_FRAMES_MAX: usize = 21;
@@ -154,7 +154,7 @@ impl Egress {
         Ok(())
     }
 
-    /// Adjusts the charge to so many queued bytes.
+    /// Adjusts the charge to this many queued bytes.
     fn charge(&mut self, queued_bytes: u64) -> Result<(), OverBudget> {
         let beyond = if queued_bytes <= QUEUED_FREE_BYTES { 0 } else { queued_bytes };
         let needed = STANDING_BYTES + beyond.next_multiple_of(CHARGED_BYTES);

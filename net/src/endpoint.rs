@@ -225,8 +225,9 @@ async fn dial_and_tell(hub: Arc<Hub>, place: Place, result: watch::Sender<Option
 async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
     let id = hub.new_id();
     let address = place.address.clone();
-    let slot = hub.slots.take(&address, false).map_err(|why| match why {
-        LinkError::NoMemory { peer: address, why } => NetError::NoMemory { address, why },
+    let no_memory = |why| NetError::NoMemory { address: place.address.clone(), why };
+    let mut slot = hub.slots.take(&address, false).map_err(|why| match why {
+        LinkError::NoMemory { why, .. } => no_memory(why),
         _ => NetError::TooManyLinks { address: address.clone(), links_max: hub.config.links_max },
     })?;
     let connect_timeout_ms = hub.config.connect_timeout_ms;
@@ -234,10 +235,12 @@ async fn dial(hub: &Arc<Hub>, place: &Place) -> Result<Arc<Link>, NetError> {
         .await
         .map_err(|_| NetError::ConnectTimeout { address: address.clone(), connect_timeout_ms })?
         .map_err(|error| NetError::Unreachable { address, reason: error.to_string() })?;
+    if let Some(host) = connection.host {
+        slot.move_to(host).map_err(no_memory)?;
+    }
     let pipe = hub.pipe_to(place.site.as_deref());
     let ingress = Ingress::new(connection.reader, connection.peer.clone());
     let (link, last) = hub.open(id, connection.writer, (connection.peer, connection.host), Some(place), pipe, slot)?;
-    link.greet(hub.hello(false));
     tokio::spawn(flush(Arc::clone(&link), hub.ticker.clone()));
     tokio::spawn(run_dialled(Arc::downgrade(hub), last, ingress));
     Ok(link)
@@ -322,7 +325,9 @@ async fn run_accepted(
     let (id, caller) = (strong.new_id(), (connection.peer, connection.host));
     let Ok((link, mut last)) = strong.open(id, connection.writer, caller, None, pipe, slot) else { return };
     let mut welcome = strong.claim(&link, &hello);
-    link.greet(strong.hello(welcome.is_err()));
+    if welcome.is_err() {
+        link.greet(strong.hello(true));
+    }
     tokio::spawn(flush(Arc::clone(&link), strong.ticker.clone()));
     drop(strong);
     if let Err(mut first) = welcome {
@@ -335,7 +340,7 @@ async fn run_accepted(
             let Some(strong) = hub.upgrade() else { return };
             welcome = strong.claim(&link, &hello);
             match welcome {
-                Ok(()) => break link.greet(strong.hello(false)),
+                Ok(()) => break,
                 Err(next) => first = next,
             }
         }
@@ -412,14 +417,24 @@ impl Drop for Retirement {
             lock(&hub.registry).remove(&self.link);
         }
         self.slot = None;
-        if let Some(why) = self.link.ended()
-            && self.told
-            && !std::thread::panicking()
-        {
-            self.handler.on_link_lost(&self.link, why);
+        if self.told {
+            self.tell();
         }
         // Cannot fail: only this task sets it.
         let _ = self.link.done.set(());
+    }
+}
+
+impl Retirement {
+    /// Tells the handler that the link is lost. If it has panicked, it is told in a task of its own: a panic within a panic would end the process.
+    fn tell(&self) {
+        let (handler, link) = (Arc::clone(&self.handler), Arc::clone(&self.link));
+        let tell = move || link.ended().into_iter().for_each(|why| handler.on_link_lost(&link, why));
+        if !std::thread::panicking() {
+            tell();
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async { tell() });
+        }
     }
 }
 
@@ -443,7 +458,7 @@ impl Hub {
         self.next_id.fetch_add(1, Relaxed)
     }
 
-    /// Makes the link and registers it.
+    /// Makes the link and registers it. One that this side dialled can be found from now on: nothing is sent over it before the hello.
     fn open(
         self: &Arc<Self>,
         id: u64,
@@ -457,6 +472,9 @@ impl Hub {
         let lease = slot.lease.take().ok_or(NetError::Closed)?;
         let egress = Egress::new(id, writer, pipe, lease);
         let link = Link::new(id, peer, place.cloned(), Arc::clone(&self.config), slot.memory.clone(), egress);
+        if place.is_some() {
+            link.greet(self.hello(false));
+        }
         let mut registry = lock(&self.registry);
         if registry.closed {
             return Err(NetError::Closed);
@@ -467,11 +485,15 @@ impl Hub {
         Ok((link, last))
     }
 
-    /// Makes this the link to the node that the peer says it is, unless there is another live one.
+    /// Makes this the link to the node that the peer says it is, unless there is another live one. One that the peer dialled can be found once the registry is
+    /// unlocked: nothing is sent over it before the hello.
     fn claim(&self, link: &Arc<Link>, hello: &Hello) -> Result<(), Arc<Link>> {
         let mut registry = lock(&self.registry);
         registry.claim(link, hello.identity.node)?;
         link.introduce(hello.clone(), self.pipe_to(hello.identity.site.as_deref()));
+        if link.place.is_none() {
+            link.greet(self.hello(false));
+        }
         let node = hello.identity.node;
         for other in registry.replace_refused(link, node) {
             other.end(LinkError::Taken { peer: other.peer.clone(), node });
@@ -490,7 +512,7 @@ impl Hub {
             true => lock(&self.registry).to_node(node),
         };
         let Some(first) = first else {
-            // The peer says that another link has taken this node's number, but none is alive here. It is on its way, or the peer will notice too that it is dead.
+            // The peer says that another link has taken this node's number, but none is alive here: it is on its way, or the peer will notice its loss too.
             if hello.taken {
                 let _ = link.refused_by.set(node);
             }

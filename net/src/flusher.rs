@@ -38,7 +38,7 @@ fn poll(
     }
     if egress.burst.yields() {
         drop(egress);
-        // Wakes this task again when those have run that are ready.
+        // Wakes this task again when the tasks that are ready have run.
         let _ = pin!(tokio::task::yield_now()).poll(cx);
         return Poll::Pending;
     }

@@ -20,7 +20,7 @@ use crate::{Frame, FrameError, Handler, Incoming, Link, LinkError, Message};
 
 /// Size of the buffer for one read.
 const READ_BYTES: usize = 64 * 1024;
-/// While at least so much of the buffer is left, it is used for another read.
+/// While at least this much of the buffer is left, it is used for another read.
 const READ_BYTES_MIN: usize = 16 * 1024;
 /// Frames handled before other tasks get their turn.
 const TURN_FRAMES_MAX: u32 = 64;
@@ -28,7 +28,7 @@ const TURN_FRAMES_MAX: u32 = 64;
 const TURN_MAX: Duration = Duration::from_millis(1);
 /// How long a peer that lets its answers pile up has to wait between two turns, and between two reads.
 const SLOW_PAUSE: Duration = Duration::from_millis(10);
-/// A turn ends when answers to such a peer have grown by so many bytes.
+/// A turn ends when answers to such a peer have grown by this many bytes.
 const SLOW_ANSWER_BYTES: u64 = 64 * 1024;
 /// How often to ask whether the handler has caught up.
 const BEHIND_PAUSE: Duration = Duration::from_millis(1);
@@ -156,7 +156,7 @@ impl<'a> Receiver<'a> {
     /// Notes how much time has passed.
     ///
     /// # Errors
-    /// This node was stopped, or its host slept. No wait in this task takes so long: a live peer sends a pong much more often.
+    /// This node was stopped, or its host slept. No wait in this task takes that long: a live peer sends a pong much more often.
     fn awake(&mut self) -> Result<(), LinkError> {
         let stopped_ms = u64::try_from(self.watch.look().as_millis()).unwrap_or(u64::MAX);
         if stopped_ms > self.link.config.silence_ms_max() {
@@ -188,7 +188,7 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    /// Gives a message to the handler, with a charge for what the handler makes of it. It stays charged until the handler has it.
+    /// Gives a message to the handler, with a charge for what the handler makes of it. The message stays charged until the handler has it.
     async fn tell(&mut self, frame: &Frame, incoming: Incoming, is_last: bool) -> Result<(), LinkError> {
         if !matches!(incoming, Incoming::Tail { .. }) {
             self.link.counters.messages_received.fetch_add(1, Relaxed);
@@ -212,11 +212,11 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// A charge of at least so many bytes; one that there is already grows. If there is no room for that, one message of the whole node at a time may take the rest
+    /// A charge of at least `bytes`; an existing charge grows. If there is no room for that, one message of the whole node at a time may take the rest
     /// uncharged: else messages that are here would wait for each other's bytes.
     ///
     /// # Errors
-    /// There would be no room for it alone, or its turn does not come.
+    /// There would be no room for the message even alone, or its turn does not come.
     async fn charged(&mut self, charge: Option<Lease>, bytes: u64) -> Result<Charge<'a>, LinkError> {
         let link: &'a Link = self.link;
         let mut charge = charge.unwrap_or_else(|| link.memory.none());

@@ -23,7 +23,7 @@
 //!
 //! | module | reason to exist |
 //! | --- | --- |
-//! | `awake` | for how long nobody attended to a link, and waiting that bears a stop of the process |
+//! | `awake` | for how long nobody attended to a link, and waits that tolerate a stop of the process |
 //! | `memory` | the bytes that a whole node may hold, and who holds them |
 //! | `frame`, `hello` | bytes to frames and back, pure ([`Frame::decode`] is the entry for fuzzing) |
 //! | `assemble` | fragments to messages |

@@ -128,7 +128,7 @@ impl Link {
         })
     }
 
-    /// The link's number, which no other link of its endpoint ever has. What a peer says of itself holds for this link, while the link lives.
+    /// The link's number, which no other link of its endpoint ever has. What a peer says about itself holds for this link, while the link lives.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -143,8 +143,8 @@ impl Link {
         &self.peer
     }
 
-    /// To whom the peer's address belongs; for IPv6 the first 64 bits, which all belong to one customer. `None` for a process on this machine that comes by a
-    /// way that others cannot use.
+    /// To whom the peer's address belongs; for IPv6 the first 64 bits, which all belong to one customer. `None` for a process on this machine that connects in
+    /// a way that others cannot use.
     pub fn host(&self) -> Option<IpAddr> {
         self.host.map(customer_of)
     }
@@ -328,7 +328,7 @@ impl Link {
         self.egress().queued_bytes
     }
 
-    /// Whether the peer accepts a message of so many bytes.
+    /// Whether the peer accepts a message of `bytes` bytes.
     pub fn takes(&self, bytes: u64) -> bool {
         bytes <= self.message_bytes_max()
     }
@@ -358,7 +358,7 @@ impl Link {
         Ticket { lane: message.lane(), bytes, over: false, part: false }
     }
 
-    /// The room that it takes in its lane: a message larger than the lane takes all of it, and so goes alone.
+    /// The room that a message takes in its lane: one that is larger than the lane takes all of it, and so goes alone.
     fn permits(&self, ticket: Ticket) -> u32 {
         if ticket.over { 0 } else { ticket.bytes.min(self.config.queue_bytes_max()[ticket.lane.index()]) }
     }

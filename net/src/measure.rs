@@ -1,7 +1,7 @@
 //! How far a peer is, and how fast bytes come from it. Pure: time is an argument.
 //!
 //! The shortest round trip and the median rate of the last few, each from samples of its own, so that neither spoils the other: a queue lengthens round trips,
-//! and a short exchange says nothing of bandwidth (after BBR's two estimates: Cardwell, Cheng, Gunn, Yeganeh, Jacobson, ACM Queue 14(5), 2016). BBR takes the
+//! and short exchanges reveal no bandwidth (after BBR's two estimates: Cardwell, Cheng, Gunn, Yeganeh, Jacobson, ACM Queue 14(5), 2016). BBR takes the
 //! highest rate; here that would be the speed of memory, whenever this node looked late and found a whole message there.
 
 use std::time::Duration;
@@ -10,19 +10,19 @@ use tokio::time::Instant;
 
 use crate::FrameError;
 
-/// The shortest of so many round trips counts: with a ping every 5 s, a way that has become longer is noticed after 40 s.
+/// The shortest of this many round trips counts: with a ping every 5 s, a way that has become longer is noticed after 40 s.
 pub(crate) const ROUND_TRIPS_KEPT: usize = 8;
-/// So many pings go one right after another when the link opens: at the first one both sides are still busy with the hello.
+/// This many pings go one right after another when the link opens: at the first one both sides are still busy with the hello.
 const PINGS_AT_FIRST: u64 = 3;
-/// The median of so many rates counts; of two, the lower.
+/// The median of this many rates counts; of two, the lower.
 pub(crate) const RATES_KEPT: usize = 5;
-/// A message of at least so many bytes is timed.
+/// A message of at least this many bytes is timed.
 pub(crate) const LONG_BYTES_MIN: u64 = 128 << 10;
-/// A rate needs at least so many bytes.
+/// A rate needs at least this many bytes.
 const TIMED_BYTES_MIN: u64 = LONG_BYTES_MIN / 2;
 /// If the reader was away from the stream for longer than this, bytes have piled up, and their rate is not the link's.
 const AWAY_MAX: Duration = Duration::from_millis(1);
-/// A change by more than one part in so many is reported.
+/// A change by more than one part in this many is reported.
 const CHANGE_PART: u64 = 4;
 
 /// What was measured of the way to a peer.
@@ -78,7 +78,7 @@ impl<const N: usize> Window<N> {
     }
 }
 
-/// The pings of one link, and what their pongs said.
+/// The pings of one link, and what their pongs showed.
 #[derive(Debug, Default)]
 pub(crate) struct Pings {
     /// The last ping's nonce; they count from 1.
@@ -147,7 +147,7 @@ impl Gauge {
         self.long > 0
     }
 
-    /// So many long messages are under way now. Returns a new rate, if there is one.
+    /// `long` long messages are under way now. Returns a new rate, if there is one.
     pub(crate) fn follow(&mut self, long: usize, now: impl FnOnce() -> Instant) -> Option<u64> {
         let before = std::mem::replace(&mut self.long, long);
         if before == 0 && long > 0 {
@@ -174,7 +174,7 @@ impl Gauge {
         }
     }
 
-    /// So many bytes have come; `all` says whether nothing more was waiting.
+    /// `bytes` bytes have come; `all` says whether nothing more was waiting.
     pub(crate) fn came(&mut self, bytes: usize, all: bool, now: Instant) {
         self.read_at = Some(now);
         match self.since {

@@ -21,7 +21,7 @@ struct Account {
     beyond: Mutex<()>,
 }
 
-/// There is no room for so many bytes more: give something back, ask for less, or refuse the request that needs them (`Overloaded`).
+/// There is no room for that many more bytes: give something back, ask for less, or refuse the request that needs them (`Overloaded`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes more are over the budget of {bytes_max} bytes, of which {used_bytes} are in use")]
 pub struct OverBudget {
@@ -34,7 +34,7 @@ pub struct OverBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes.
+    /// A budget of `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self::with(bytes_max, None)
     }
@@ -49,7 +49,7 @@ impl MemoryBudget {
         Self(Arc::new(Account { bytes_max, used: AtomicU64::new(0), whole, beyond: Mutex::new(()) }))
     }
 
-    /// Waits for the turn to take memory beyond the limit, uncharged, for as long as the turn is held: one at a time may, of the whole budget.
+    /// Waits for the turn to take memory beyond the limit, uncharged, for as long as the turn is held: in the whole budget, only one at a time may do so.
     pub(crate) async fn beyond(&self) -> MutexGuard<'_, ()> {
         let mut whole = self;
         while let Some(wider) = &whole.0.whole {
@@ -79,7 +79,7 @@ impl MemoryBudget {
         Lease { from: self.clone(), bytes: 0 }
     }
 
-    /// Charges so many bytes until the lease is dropped.
+    /// Charges `bytes` until the lease is dropped.
     ///
     /// # Errors
     /// There is no room, here or in a budget of which this one is a part. Nothing was charged.
@@ -89,6 +89,10 @@ impl MemoryBudget {
     }
 
     fn take(&self, bytes: u64) -> Result<(), OverBudget> {
+        // Nothing more is never refused, even if others went over the limit ([`Lease::record`]).
+        if bytes == 0 {
+            return Ok(());
+        }
         let bytes_max = self.0.bytes_max;
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= bytes_max);
         let taken = self.0.used.fetch_update(Relaxed, Relaxed, fits);
@@ -125,7 +129,7 @@ impl Lease {
         self.bytes
     }
 
-    /// Changes the charge. Reducing it always succeeds.
+    /// Changes the charge. It is never refused to reduce it, or to leave it as it is.
     ///
     /// # Errors
     /// There is no room for more: the lease is as it was.
@@ -173,6 +177,7 @@ mod tests {
         lease.record(70);
         assert_eq!((lease.bytes(), node.used()), (70, 110), "what is held already counts");
         assert!(node.lease(1).is_err());
+        lease.resize(70).unwrap();
         drop(other);
         assert_eq!(node.used(), 70);
         lease.resize(5).unwrap();

@@ -131,7 +131,7 @@ pub enum Incoming {
 /// [`Link::try_send`] or [`Link::send_lazily`] inside (that is how a request is answered without a task switch), and it
 /// must not block. All messages of a link come between its `on_link` and its `on_link_lost`.
 pub trait Handler: Send + Sync + 'static {
-    /// A link is up and the peer has said who it is: [`Link::identity`] is there.
+    /// A link is up and the peer has said who it is: [`Link::identity`] is known.
     fn on_link(&self, peer: &Arc<Link>);
 
     /// Something arrived. Must not block.

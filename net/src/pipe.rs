@@ -19,7 +19,7 @@ const AHEAD_BULK: Duration = Duration::from_millis(2);
 const AHEAD_SMALL: Duration = Duration::from_millis(4);
 /// When to ask again after another link had its turn: the next tick.
 const TICK: Duration = Duration::from_millis(1);
-/// A link that does not use its turn for so long loses it.
+/// A link that does not use its turn for this long loses it.
 const TURN_LATE_MAX: Duration = Duration::from_millis(2);
 
 /// Fragments take no longer than this at the pipe's bandwidth, so that control messages never wait longer for one.

@@ -7,6 +7,9 @@ use tokio::sync::watch;
 
 use crate::{Link, NetError, Place};
 
+/// Places by which one link can be found. Names of a node's host are few; whoever wants to fill a node's memory has many.
+const PLACES_PER_LINK_MAX: usize = 16;
+
 /// A dial under way, and later its result.
 pub(crate) type Dial = watch::Receiver<Option<Result<Arc<Link>, NetError>>>;
 
@@ -30,7 +33,7 @@ impl Registry {
         }
     }
 
-    /// From now on `link` is the one of `node`. If there is another live one, that is returned and nothing has changed.
+    /// From now on `link` is the link of `node`. If there is another live one, it is returned and nothing has changed.
     pub(crate) fn claim(&mut self, link: &Link, node: u64) -> Result<(), Arc<Link>> {
         if let Some(first) = self.to_node(node) {
             return Err(first);
@@ -39,16 +42,18 @@ impl Registry {
         Ok(())
     }
 
-    /// The same, even if there is another link; that one takes over if this one ends first.
+    /// The same, even if there is another link; the other takes over if this one ends first.
     pub(crate) fn prefer(&mut self, link: &Link, node: u64) {
         if self.links.contains_key(&link.id) {
             self.by_node.entry(node).or_default().insert(0, link.id);
         }
     }
 
-    /// From now on a look-up of this place finds this link.
+    /// From now on a look-up of this place finds this link, which few places may do.
     pub(crate) fn also_at(&mut self, place: &Place, link: &Link) {
-        self.by_place.insert(place.clone(), link.id);
+        if self.by_place.values().filter(|id| **id == link.id).count() < PLACES_PER_LINK_MAX {
+            self.by_place.insert(place.clone(), link.id);
+        }
     }
 
     /// Takes the places of links that `node` has refused because it has another one to this endpoint, which is `link`. Returns those links, which are to end.

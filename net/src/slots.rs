@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::config::EndpointConfig;
 use crate::egress::STANDING_BYTES;
 use crate::memory::Lease;
-use crate::{LinkError, MemoryBudget};
+use crate::{LinkError, MemoryBudget, OverBudget};
 
 /// The places for links.
 pub(crate) struct Slots {
@@ -61,13 +61,7 @@ impl Slots {
         if let Some((limit, links_max, _)) = limits.into_iter().find(|(_, max, links)| links >= max) {
             return Err(LinkError::TooManyLinks { peer: peer.to_owned(), limit, links_max });
         }
-        let part = || Address { links: 0, accepted: 0, memory: config.memory.part(config.address_bytes_max) };
-        let known = taken.addresses.entry(address.clone()).or_insert_with(part);
-        known.links += 1;
-        known.accepted += usize::from(accepted);
-        let memory = known.memory.clone();
-        taken.links += 1;
-        taken.accepted += usize::from(accepted);
+        let memory = taken.enter(&address, accepted, config);
         drop(taken);
         let mut slot = Slot { slots: Arc::clone(self), address, accepted, memory, lease: None };
         let lease = slot.memory.lease(STANDING_BYTES);
@@ -80,18 +74,51 @@ impl Slots {
     }
 }
 
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut taken = self.slots.taken();
-        taken.links -= 1;
-        taken.accepted -= usize::from(self.accepted);
-        if let Some(address) = taken.addresses.get_mut(&self.address) {
-            address.links -= 1;
-            address.accepted -= usize::from(self.accepted);
-            if address.links == 0 {
-                taken.addresses.remove(&self.address);
+impl Taken {
+    /// Counts one more link of this address. Returns the memory that links of it share.
+    fn enter(&mut self, address: &str, accepted: bool, config: &EndpointConfig) -> MemoryBudget {
+        let part = || Address { links: 0, accepted: 0, memory: config.memory.part(config.address_bytes_max) };
+        let known = self.addresses.entry(address.to_owned()).or_insert_with(part);
+        known.links += 1;
+        known.accepted += usize::from(accepted);
+        self.links += 1;
+        self.accepted += usize::from(accepted);
+        known.memory.clone()
+    }
+
+    fn leave(&mut self, address: &str, accepted: bool) {
+        self.links -= 1;
+        self.accepted -= usize::from(accepted);
+        if let Some(known) = self.addresses.get_mut(address) {
+            known.links -= 1;
+            known.accepted -= usize::from(accepted);
+            if known.links == 0 {
+                self.addresses.remove(address);
             }
         }
+    }
+}
+
+impl Slot {
+    /// The name that was dialled has led to this host: all links with it share their memory, whatever their names.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(crate) fn move_to(&mut self, host: IpAddr) -> Result<(), OverBudget> {
+        let address = customer_of(host).to_string();
+        let mut taken = self.slots.taken();
+        let memory = taken.enter(&address, self.accepted, &self.slots.config);
+        taken.leave(&self.address, self.accepted);
+        drop(taken);
+        (self.address, self.memory, self.lease) = (address, memory, None);
+        self.lease = Some(self.memory.lease(STANDING_BYTES)?);
+        Ok(())
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.slots.taken().leave(&self.address, self.accepted);
     }
 }
 

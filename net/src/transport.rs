@@ -7,7 +7,7 @@
 //!
 //! - **TLS**: a transport around [`Tcp`] whose `dial` and [`Opening`] run the handshake, and which gives the two halves
 //!   of `tokio::io::split` on the encrypted stream. The link flushes after each batch, so a stream may buffer. The peer's
-//!   proved name belongs into [`Connection::peer`].
+//!   proven name belongs in [`Connection::peer`].
 //! - **Shared memory**: the two halves of a pair of rings; a doorbell wakes the reader. The framing stays: 16 bytes per
 //!   message cost less than a second protocol.
 //! - **QUIC**: as a first step one bidirectional stream is a [`Connection`], and everything holds but loss isolation. To
@@ -32,7 +32,7 @@ pub struct Connection {
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// The peer's address, for people.
     pub peer: String,
-    /// The host from which the peer's bytes come, over a network. `None` for a process on this machine that comes by a way that others cannot use.
+    /// The host from which the peer's bytes come, over a network. `None` for a process on this machine that connects in a way that others cannot use.
     pub host: Option<IpAddr>,
 }
 

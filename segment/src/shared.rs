@@ -101,7 +101,7 @@ impl Shared {
     }
 
     /// Returns the pages to the system even if others still map them; those read zeros from then on. Retire the pages first. Pages sealed against writing
-    /// cannot be returned so; they are freed with their last mapping.
+    /// cannot be returned in this way; they are freed with their last mapping.
     pub fn discard(&self) {
         let Ok(bytes) = fstat(&self.file).map(|stat| stat.st_size.unsigned_abs()) else { return };
         if self.mode == Mode::Writable {

@@ -12,7 +12,7 @@ pub type MissingOf<'a> = (&'a str, Option<&'a str>, Exception);
 pub struct OverOf<'a> {
     /// Whose replies are missing.
     pub missing: Vec<MissingOf<'a>>,
-    /// Why not everything came, if so.
+    /// Why not everything arrived, if something did not.
     pub why: Option<&'a Exception>,
     /// It ended as a *failure*, not as an *exception* (Quatrain, section 3.3).
     pub failed: bool,

@@ -59,7 +59,7 @@ impl Budget {
         (Self { hops_left: each, ..self }, Self { hops_left: rest, ..self })
     }
 
-    /// The budget after so many of its hops were lent.
+    /// The budget after `hops` of its hops were lent.
     #[must_use]
     pub const fn without_hops(self, lent: u32) -> Self {
         Self { hops_left: self.hops_left.saturating_sub(lent), ..self }

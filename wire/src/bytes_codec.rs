@@ -21,6 +21,30 @@ pub(crate) mod name {
     }
 }
 
+/// The same, if there is one.
+pub(crate) mod maybe_name {
+    use alloc::string::String;
+
+    pub(crate) fn encode<C, W: minicbor::encode::Write>(
+        name: &Option<String>,
+        e: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        e.encode(name)?.ok()
+    }
+
+    pub(crate) fn decode<'b, C>(
+        d: &mut minicbor::Decoder<'b>,
+        ctx: &mut C,
+    ) -> Result<Option<String>, minicbor::decode::Error> {
+        if d.datatype()? == minicbor::data::Type::Null {
+            d.null()?;
+            return Ok(None);
+        }
+        super::name::decode(d, ctx).map(Some)
+    }
+}
+
 /// A node that many messages or records may refer to at once.
 pub(crate) mod shared {
     use alloc::sync::Arc;
@@ -163,7 +187,7 @@ pub(crate) mod replies {
 
     use crate::Value;
 
-    /// Replies of up to so many bytes together share one piece of memory, for as long as any of them is held. If there are more, each has its own, so that
+    /// Replies of up to this many bytes together share one piece of memory, for as long as any of them is held. If there are more, each has its own, so that
     /// keeping a short one does not keep a long one.
     const SHARED_BYTES_MAX: usize = 128 << 10;
 

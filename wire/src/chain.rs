@@ -104,7 +104,7 @@ pub struct Frame {
     #[cbor(n(5), with = "crate::bytes_codec::name")]
     pub service: String,
     /// That service's function that takes the sub-chain's uncaught exceptions, if it has one (rpc-chains section 3.8).
-    #[n(6)]
+    #[cbor(n(6), with = "crate::bytes_codec::maybe_name")]
     pub catch: Option<String>,
     /// Whether the creator wants the sub-chain's intermediate answers.
     #[n(7)]

@@ -19,7 +19,7 @@ pub const COMPLETIONS_MAX: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Buffer {
-    /// Where it begins, and by which grant.
+    /// Where it begins, and the grant by which it is used.
     #[n(0)]
     pub at: At,
     /// How many bytes.
@@ -97,7 +97,7 @@ pub struct Datagram {
     /// Long messages of the receiver that the sender has read.
     #[cbor(n(8), with = "crate::bytes_codec::completions")]
     pub taken: Vec<u64>,
-    /// An answer of so many bytes lies in the return buffer: the sender wrote it there through memory that both map.
+    /// An answer of this many bytes lies in the return buffer: the sender wrote it there through memory that both map.
     #[n(10)]
     pub returned: Option<u64>,
 }

@@ -39,7 +39,7 @@ pub mod names {
     pub const STALLED: &str = "Stalled";
     /// The node has as much work as it takes on.
     pub const OVERLOADED: &str = "Overloaded";
-    /// Replies to a call that was delegated are missing, from several that were to give them (Quatrain, section 3.3).
+    /// Replies to a call that was delegated are missing, under several of the rights to send them (Quatrain, section 3.3).
     pub const REPLIES_MISSING: &str = "RepliesMissing";
     /// The caller withdrew.
     pub const CANCELLED: &str = "Cancelled";
@@ -81,7 +81,7 @@ pub mod names {
     pub const OWNER_STALLED: &str = "OwnerStalled";
     /// The bytes asked for went to the asker before, beside a call; if they are asked for again, they are sent.
     pub const BYTES_PUSHED: &str = "BytesPushed";
-    /// A blob's bytes cannot be had any more: its owner is lost, has taken it back, or its time is over.
+    /// A blob's bytes cannot be obtained any more: its owner is lost, has taken it back, or its time is over.
     pub const BLOB_LOST: &str = "BlobLost";
 }
 
@@ -142,7 +142,7 @@ pub struct Exception {
     pub column: u32,
     /// Who has to change something.
     pub fault: Fault,
-    /// `service/function` that was being called; `service/` if a chain threw with which that service answered; `None` if the function itself threw.
+    /// `service/function` that was being called; `service/` if a chain with which that service answered threw; `None` if the function itself threw.
     pub target: Option<String>,
     /// The step at which it happened: if a call failed, that call's; if a sub-chain threw, the one at which the sub-chain began; else the last step made. 0 is
     /// the origin's own turn.
@@ -151,7 +151,7 @@ pub struct Exception {
     pub branch: Branch,
     /// Hosts traversed, oldest first, the last being where it happened.
     pub path: Vec<String>,
-    /// Whether the outcome of a call is unknown (rpc-chains section 3.9): of the call being made, of an earlier one of which the function was told so, or of
+    /// Whether the outcome of a call is unknown (rpc-chains section 3.9): of the call being made, of an earlier one (and the function was told so), or of
     /// one beside it that was stopped. If not, all earlier calls have finished, and whoever is at fault has to say whether the call being made took effect: a
     /// service may have done half of it, everybody else has done nothing.
     pub unknown: bool,

@@ -1,4 +1,4 @@
-//! What a node says of itself when a link opens.
+//! What a node says about itself when a link opens.
 
 use alloc::vec::Vec;
 use minicbor::{Decode, Encode};

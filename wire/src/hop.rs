@@ -19,11 +19,18 @@ pub struct NodeRef {
     #[cbor(n(1), with = "crate::bytes_codec::name")]
     pub name: String,
     /// Where it listens (`host:port`), if it can be dialled.
-    #[n(2)]
+    #[cbor(n(2), with = "crate::bytes_codec::maybe_name")]
     pub address: Option<String>,
     /// Its site, if sites are told apart.
-    #[n(3)]
+    #[cbor(n(3), with = "crate::bytes_codec::maybe_name")]
     pub site: Option<String>,
+}
+
+impl NodeRef {
+    /// Bytes that it takes up beside its own place.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.name.len() + [&self.address, &self.site].into_iter().flatten().map(String::len).sum::<usize>()
+    }
 }
 
 /// One hop (design, section 2): call this service function, then resume the chain's function with its result.
@@ -35,7 +42,7 @@ pub struct Hop {
     /// Which step of which chain this is.
     #[n(0)]
     pub key: StepKey,
-    /// Microseconds since the hop was first sent; 0 the first time. A node that has forgotten what it did so long ago cannot say that this hop was not done.
+    /// Microseconds since the hop was first sent; 0 the first time. A node that has forgotten what it did that long ago cannot say that this hop was not done.
     #[n(1)]
     pub age_us: u64,
     /// What is left to spend.
@@ -86,7 +93,7 @@ pub struct Hop {
     /// Where this branch's outcome goes; `None` for the whole chain.
     #[n(17)]
     pub merge: Option<Merge>,
-    /// Not a call: the receiver becomes the merge host of so many branches, those numbered last.
+    /// Not a call: the receiver becomes the merge host of this many branches, those numbered last.
     #[n(18)]
     pub branches: u16,
     /// Intermediate answers sent by branches that have merged into this one.
@@ -133,10 +140,10 @@ impl<C> Encode<C> for Hop {
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct PossibleDuplicate {
-    /// The earliest step of which that is true.
+    /// The earliest step that a lost node may have done.
     #[n(0)]
     pub since: StepKey,
-    /// Tells this way of the chain from the others; never 0, which stands for the first way.
+    /// Distinguishes this way of the chain from the others; never 0, which stands for the first way.
     #[n(1)]
     pub way: u64,
 }
@@ -264,7 +271,7 @@ pub struct End {
     /// to be stopped.
     #[cbor(n(9), default)]
     pub cut: bool,
-    /// What the guests were told, if it was asked for.
+    /// What the guests were told, if a recording was asked for.
     #[n(10)]
     pub recording: Option<Recording>,
 }
@@ -306,7 +313,7 @@ pub struct StepTrace {
     #[n(1)]
     pub node: String,
     /// That node's site.
-    #[n(2)]
+    #[cbor(n(2), with = "crate::bytes_codec::maybe_name")]
     pub site: Option<String>,
     /// `service/function` called there; empty for the origin's own turn.
     #[n(3)]
@@ -336,14 +343,14 @@ pub struct StepTrace {
     #[n(11)]
     pub branch: Branch,
     /// For a call made from where the chain was: the node that served it, if it was another.
-    #[n(12)]
+    #[cbor(n(12), with = "crate::bytes_codec::maybe_name")]
     pub served_by: Option<String>,
     /// What its service function read of blobs, if anything. Boxed, since few steps have one and the others must not grow by it.
     #[n(13)]
     pub blobs: Option<Box<BlobBytes>>,
 }
 
-/// Bytes of blobs, by the way on which they came to where they were read.
+/// Bytes of blobs, by the way in which they came to the node that read them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(array)]
 pub struct BlobBytes {

@@ -128,7 +128,7 @@ pub enum Message {
         #[n(2)]
         entry: Option<NodeRef>,
     },
-    /// What the node of this name knows of this step.
+    /// What the node of this name knows about this step.
     #[n(18)]
     Located(#[n(0)] StepKey, #[cbor(n(1), with = "crate::bytes_codec::name")] String, #[n(2)] Whereabouts),
     /// This has arrived; its sender may forget it.
@@ -177,7 +177,7 @@ pub enum Message {
         /// All replies of lower numbers have arrived: their sender may forget them.
         #[n(1)]
         arrived: u32,
-        /// So many have been read: the holder may send as many more.
+        /// This many have been read: the holder may send as many more.
         #[n(2)]
         read: u32,
     },
@@ -260,7 +260,7 @@ pub struct Brought {
     pub blobs: Option<Box<BlobBytes>>,
 }
 
-/// What a node knows of a step of a chain that has been silent. If the step is under way there, it shows a sign of life instead.
+/// What a node knows about a step of a chain that has been silent. If the step is under way there, the node sends a sign of life instead.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Whereabouts {
     /// It is to be handed off to the node of this name, which has not taken it over yet.
@@ -287,15 +287,15 @@ pub struct ServiceEntry {
     /// The node that serves it.
     #[n(2)]
     pub node: NodeRef,
-    /// What it says of its functions.
+    /// What it says about its functions.
     #[n(3)]
     pub kinds: Kinds,
-    /// Where chains run instead that call it, if its node runs no foreign code (rpc-chains section 7.3).
+    /// Where chains that call it run instead, if its node runs no foreign code (rpc-chains section 7.3).
     #[n(4)]
     pub proxy: Option<NodeRef>,
 }
 
-/// What a service says of its functions: which of them are of these kinds.
+/// What a service says about its functions: which of them are of these kinds.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Encode, Decode)]
 #[cbor(array)]
 pub struct Kinds {
@@ -311,6 +311,17 @@ pub struct Kinds {
 }
 
 impl ServiceEntry {
+    /// Bytes that it takes up in memory.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let Kinds { repeatable, durable, chaining } = &self.kinds;
+        let names = [&self.functions, repeatable, durable, chaining].into_iter().flatten();
+        let names = names.map(|name| size_of::<String>() + name.len()).sum::<usize>();
+        let places = [Some(&self.node), self.proxy.as_ref()].into_iter().flatten();
+        let places = places.map(NodeRef::kept_bytes).sum::<usize>();
+        size_of::<Self>() + self.service.len() + names + places
+    }
+
     /// How many names it has in all.
     #[must_use]
     pub fn names(&self) -> usize {

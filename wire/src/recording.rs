@@ -1,6 +1,6 @@
 //! The recording of a chain (rpc-chains section 3.7): what each of its guests was told, and what it asked for then.
 //!
-//! A guest has no clock, no randomness and no I/O of its own: the same function, told the same, does the same.
+//! A guest has no clock, no randomness and no I/O of its own: the same function does the same if it is told the same.
 
 use alloc::{string::String, vec::Vec};
 use minicbor::{Decode, Encode};

@@ -1,16 +1,16 @@
-//! Where a service is that is not, or no longer, where somebody looked for it.
+//! Where to find a service that is not, or no longer, where somebody looked for it.
 
 use minicbor::{Decode, Encode};
 
 use crate::ServiceEntry;
 
-/// What a node says of a service that it does not serve.
+/// What a node says about a service that it does not serve.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub enum Relocation {
     /// It does not know.
     #[n(0)]
     Unknown,
-    /// It served the service and is moving it: within so many microseconds it will say where it is ([`crate::Message::Moved`]).
+    /// It served the service and is moving it: within this many microseconds it will say where the service is ([`crate::Message::Moved`]).
     #[n(1)]
     Moving(#[n(0)] u64),
     /// It knows where the service is.
@@ -18,7 +18,7 @@ pub enum Relocation {
     There(#[n(0)] alloc::boxed::Box<ServiceEntry>),
 }
 
-/// What one resolver says of a service, for people.
+/// What one resolver says about a service, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct ResolverAnswer {

@@ -11,17 +11,17 @@ use crate::{Buffer, Datagram, NodeRef};
 /// Segments in one listing.
 pub const SEGMENT_LISTING_MAX: usize = 1_024;
 
-/// Limit on what an owner says of how its memory is reached, in bytes.
+/// Limit on what an owner says about how its memory is reached, in bytes.
 pub const REACH_BYTES_MAX: usize = 512;
 
-/// A place in a segment, and by which right it is accessed.
+/// A place in a segment, and the right by which it is accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct At {
     /// The segment's number at its owner.
     #[n(0)]
     pub number: u32,
-    /// Tells this segment from others that had the number: generations only rise.
+    /// Distinguishes this segment from others that had the number: generations only rise.
     #[n(1)]
     pub generation: u64,
     /// The first byte.
@@ -39,7 +39,7 @@ pub enum Order {
     #[default]
     #[n(0)]
     Bytes,
-    /// Words of so many bytes (2, 4 or 8), little-endian.
+    /// Words of this many bytes (2, 4 or 8), little-endian.
     #[n(1)]
     Little(#[n(0)] u8),
     /// The same, big-endian.
@@ -131,7 +131,7 @@ pub enum SegmentRefusal {
     /// The owner never exported what was asked for.
     #[n(3)]
     NeverExported,
-    /// The range leaves the grant's range, or the segment, which has so many bytes.
+    /// The range leaves the grant's range, or the segment, which has this many bytes.
     #[n(4)]
     OutOfBounds(#[n(0)] u64),
     /// The importer lacks these rights.
@@ -190,7 +190,7 @@ pub enum SegmentMessage {
         /// How the bytes are meant.
         #[n(4)]
         order: Order,
-        /// Not before so many writes of this link are done.
+        /// Not before this many writes of this link are done.
         #[n(5)]
         after: u64,
         /// Whether the requester also accepts the bytes in memory lent to it: it is on the owner's host, as far as it knows.
@@ -237,11 +237,11 @@ pub enum SegmentMessage {
         /// Whether the owner is to be notified.
         #[n(5)]
         notify: bool,
-        /// Not before so many writes of this link are done.
+        /// Not before this many writes of this link are done.
         #[n(6)]
         after: u64,
     },
-    /// Tell me when so many writes of this link have been done, or refused.
+    /// Tell me when this many writes of this link have been done, or refused.
     #[n(3)]
     Flush(#[n(0)] u64, #[n(1)] u64),
     /// The bytes that were requested; in the tail.
@@ -287,7 +287,7 @@ pub enum SegmentMessage {
     /// Which segments are there, from this number on?
     #[n(13)]
     List(#[n(0)] u64, #[n(1)] u32),
-    /// Segments with each of which the requester may do something.
+    /// Segments, on each of which the requester has some right.
     #[n(14)]
     Listing(#[n(0)] u64, #[cbor(n(1), with = "crate::bytes_codec::segments")] Vec<SegmentEntry>),
     /// A message between services: dropped in silence where there is no room (libRIPC, section III.A).
@@ -299,7 +299,7 @@ pub enum SegmentMessage {
     /// A message came for this service, but nobody here takes its messages: look the service up anew.
     #[n(17)]
     NobodyHere(#[cbor(n(0), with = "crate::bytes_codec::name")] String),
-    /// The bytes are in memory that is lent to the requester; held until it says that it has taken what has the second number.
+    /// The bytes are in memory that is lent to the requester; held until the requester reports the second number as taken.
     #[n(18)]
     Lent(#[n(0)] u64, #[n(1)] u64, #[n(2)] Buffer),
     /// Let me reach the segment's memory from another host without messages.
@@ -331,10 +331,10 @@ pub enum SegmentMessage {
         #[n(2)]
         write: bool,
     },
-    /// A call, or the result of one, lies in memory that is lent to the receiver; held until the receiver says that it has taken what has this number.
+    /// A call, or the result of one, lies in memory that is lent to the receiver; held until the receiver reports this number as taken.
     #[n(21)]
     Carried(#[n(0)] u64, #[n(1)] Buffer),
-    /// What has this number cannot be mapped here, and was not looked at: send it by the link.
+    /// The message of this number cannot be mapped here, and was not looked at: send it by the link.
     #[n(22)]
     NotMapped(#[n(0)] u64),
     /// A call goes to a node that is about to READ a range of yours: send it the range's first bytes.
@@ -350,7 +350,7 @@ pub enum SegmentMessage {
         #[n(2)]
         to: NodeRef,
     },
-    /// Bytes of the sender's that you are about to READ; in the tail.
+    /// Bytes of the sender that you are about to READ; in the tail.
     #[n(24)]
     Pushed(#[n(0)] At, #[cbor(skip)] Bytes),
 }

@@ -65,7 +65,7 @@ impl Received {
         self.datagram.items.is_empty() && self.datagram.buffers.is_empty()
     }
 
-    /// The buffers of a long message. What their sender says of them is not verified here; reading a range that does not exist fails.
+    /// The buffers of a long message. What their sender says about them is not verified here; reading a range that does not exist fails.
     #[must_use]
     pub fn buffers(&self) -> Vec<Buffered> {
         let buffered = |(place, buffer): (usize, &Buffer)| Buffered {

@@ -127,7 +127,7 @@ impl Sent {
     /// Waits until the receiver has read the message, or does not want more of it.
     ///
     /// # Errors
-    /// `DeadlineExceeded`, `unknown`: the receiver did not report completion in time. If completion is left to the timeout, it always ends so.
+    /// `DeadlineExceeded`, `unknown`: the receiver did not report completion in time. If completion is left to the timeout, it always ends like this.
     pub async fn completed(self) -> Result<(), Exception> {
         match self.outcome.await {
             Ok(Came::Over(Outcome::Taken)) => Ok(()),

@@ -11,7 +11,7 @@ use catena_wire::Rights;
 
 use super::notices::Notices;
 
-/// Segments of at least so many bytes are on pages that others may map from the start. Such pages take two descriptors of the process, so it is for few.
+/// From the start, segments of at least this many bytes are on pages that others may map. This takes two descriptors of the process, so it is for few.
 const SHARED_BYTES_MIN: u64 = 64 << 20;
 
 /// A segment's bytes, in whichever pages they are now.
@@ -27,7 +27,7 @@ pub(crate) struct Exported {
 pub(crate) struct Pages {
     pub(crate) memory: Arc<Memory>,
     shared: Option<Shared>,
-    /// Through what partners on other hosts reach the pages, with the link over which each asked. Dropping an offer ends it.
+    /// The offers by which partners on other hosts reach the pages, with the link over which each asked. Dropping an offer ends it.
     offers: Vec<(u64, Offer)>,
     locked: bool,
     /// How often access to the pages was taken back from others.

@@ -54,7 +54,7 @@ pub(crate) struct Hub {
     pub(super) door: Arc<Door>,
     /// Identifies this host; `None`: this node shares no memory.
     pub(crate) host: Option<u128>,
-    /// By what memory of other hosts is reached without messages; and, by link, the segments of this node that its partner reaches so.
+    /// The means by which memory of other hosts is reached without messages; and, by link, the segments of this node that its partner reaches that way.
     pub(super) remote: Option<Arc<dyn RemoteMemory>>,
     offered: Mutex<HashMap<u64, Vec<Weak<Exported>>>>,
     /// Notified when writes are done, and when a request timed out.

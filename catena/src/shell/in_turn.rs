@@ -1,5 +1,5 @@
-//! As many busy guests run at once as there are cores. A guest that finishes before it has to yield does not count as busy. The others take turns of that
-//! length, on threads that the runtime does not count as its workers, and before each further turn the runtime has polled sockets and timers: so even a hundred
+//! As many busy guests run at once as there are cores. A guest that finishes before it has to yield does not count as busy. The others take turns of one
+//! slice, on threads that the runtime does not count as its workers, and before each further turn the runtime has polled sockets and timers: so even a hundred
 //! of them, or some in an operation in which they cannot yield, do not delay the tasks that read from links. A first turn runs where it was begun.
 
 use std::{

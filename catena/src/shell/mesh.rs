@@ -13,7 +13,7 @@ use catena_net::{Link, Measured, NetError, Place, awake};
 use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
-use super::Shell;
+use super::{Shell, offered::News};
 
 /// How long a peer may take to answer a listing.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(3);
@@ -25,7 +25,7 @@ const LINKED_MAX: usize = 256;
 pub(super) const SERVICES_PER_PEER_MAX: usize = 256;
 /// The most entries of one listing, sent or received.
 pub(super) const LISTING_ENTRIES_MAX: usize = 4_096;
-/// For how long a service counts as one without its proxy after that could not be reached.
+/// For how long a service counts as one without its proxy after the proxy could not be reached.
 const PROXY_AGAIN: Duration = Duration::from_secs(10);
 /// How often a place that is linked is asked which nodes of the mesh there are.
 const LIST_EVERY: Duration = Duration::from_secs(1);
@@ -50,9 +50,9 @@ impl Shell {
         let own = hello.node.clone();
         hello.services.retain(|entry| entry.node == own);
         hello.services.truncate(SERVICES_PER_PEER_MAX);
-        let (repository, services) = (hello.repository, hello.services.clone());
-        let node = self.peers.greet(link, hello);
-        self.learn_services(&node, &services);
+        let repository = hello.repository;
+        let (node, news) = self.peers.greet(link, hello);
+        self.learn_services(&node, &news);
         let way = self.way_to(&node);
         let mut core = self.core();
         core.on_linked(node.id, link.host());
@@ -63,16 +63,17 @@ impl Shell {
             core.set_repository((*node).clone());
         }
         drop(core);
-        self.post_waiting(&node, Some(link));
+        self.post_waiting(&node, link);
         // What is to be sent to this node again is due sooner now.
         self.drive();
         self.follow(link, node);
     }
 
-    /// Records which services a node announces.
-    pub(super) fn learn_services(&self, node: &NodeRef, services: &[ServiceEntry]) {
-        let services: Vec<_> = services.iter().map(|entry| (entry.service.as_str(), self.instance(entry))).collect();
+    /// Records which services a node announces, and which it announces no longer.
+    pub(super) fn learn_services(&self, node: &NodeRef, News { added, gone }: &News) {
+        let services: Vec<_> = added.iter().map(|entry| (entry.service.as_str(), self.instance(entry))).collect();
         let mut core = self.core();
+        gone.iter().for_each(|service| core.on_not_there(service, node.id));
         for (service, instance) in services {
             // Another run of this node does not count as another instance.
             if node.name != self.me.name {
@@ -120,7 +121,7 @@ impl Shell {
                 self.link_with_all(entries).await;
             }
         };
-        // A node that is stopped can keep that waiting for long; the place itself is to be dialled again as soon as it is lost.
+        // A node that is stopped can delay the others for long; the place itself is to be dialled again as soon as it is lost.
         tokio::select! {
             () = others => {}
             _ = link.lost() => {}
@@ -196,7 +197,7 @@ impl Shell {
         })
     }
 
-    /// `None`: its proxy is not linked. For its proxy itself it has none.
+    /// `None`: its proxy is not linked. For the proxy itself, the instance has none.
     fn instance(&self, entry: &ServiceEntry) -> Option<Instance> {
         let proxy = match entry.proxy.as_ref().and_then(|proxy| proxy.address.as_deref()) {
             Some(address) if self.me.address.as_deref() != Some(address) => Some(self.peers.at_address(address)?),
@@ -205,7 +206,7 @@ impl Shell {
         Some(instance(entry, proxy))
     }
 
-    /// An instance, for which its proxy is dialled if it is not linked. If the proxy cannot be reached, what is returned has none, and counts for a short time.
+    /// An instance, after dialling its proxy if that is not linked. If the proxy cannot be reached, the instance has none, and counts for a short time.
     pub(super) async fn instance_with_proxy(
         &self,
         entry: &ServiceEntry,

@@ -9,17 +9,37 @@ use catena_wire::{NodeId, ServiceEntry};
 const SERVICES_MAX: usize = 65_536;
 /// The most services that all nodes of one address may offer together.
 const OFFERS_PER_ADDRESS_MAX: usize = SERVICES_MAX / 4;
+/// The most bytes that the services of one node take up, those of one address, and all.
+const NODE_BYTES_MAX: usize = 1 << 20;
+const ADDRESS_BYTES_MAX: usize = ALL_BYTES_MAX / 4;
+const ALL_BYTES_MAX: usize = 64 << 20;
 /// The most instances of one service, and those of one address.
 const INSTANCES_MAX: usize = 64;
 const INSTANCES_PER_ADDRESS_MAX: usize = 16;
+
+/// What a node has announced that was not known.
+#[derive(Default)]
+pub(super) struct News {
+    pub(super) added: Vec<ServiceEntry>,
+    /// Services that it announced before.
+    pub(super) gone: Vec<String>,
+}
 
 #[derive(Default)]
 pub(super) struct Offered {
     /// By name, every instance of that service.
     by_name: BTreeMap<String, Vec<ServiceEntry>>,
     by_node: HashMap<NodeId, Offer>,
-    /// How many services the nodes of each address offer.
-    of_address: HashMap<IpAddr, usize>,
+    /// What the nodes of each address offer.
+    of_address: HashMap<IpAddr, Load>,
+    bytes: usize,
+}
+
+/// How much is offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Load {
+    services: usize,
+    bytes: usize,
 }
 
 /// The services that one node offers.
@@ -27,6 +47,7 @@ pub(super) struct Offered {
 struct Offer {
     address: Option<IpAddr>,
     names: BTreeSet<String>,
+    bytes: usize,
 }
 
 impl Offered {
@@ -36,58 +57,80 @@ impl Offered {
 
     /// A node, linked from this address, announces one more service. False if there is no room for it.
     pub(super) fn add(&mut self, entry: ServiceEntry, address: Option<IpAddr>) -> bool {
-        let node = entry.node.id;
-        let instances = self.by_name.get(&entry.service).map_or(&[][..], Vec::as_slice);
-        if let Some(known) = instances.iter().position(|known| known.node.id == node) {
-            self.by_name.get_mut(&entry.service).into_iter().for_each(|instances| instances[known] = entry.clone());
-            return true;
-        }
+        let (node, bytes) = (entry.node.id, entry.kept_bytes());
         // It counts for the address from which the node first announced a service.
         let address = self.by_node.get(&node).map_or(address, |offer| offer.address);
+        self.drop_entry(&entry.service, node);
+        let instances = self.by_name.get(&entry.service).map_or(&[][..], Vec::as_slice);
         let is_full = instances.is_empty() && self.by_name.len() >= SERVICES_MAX;
-        if is_full || instances.len() >= INSTANCES_MAX || !self.has_room_for(address, instances) {
+        if is_full || instances.len() >= INSTANCES_MAX || !self.has_room_for(node, address, instances, bytes) {
             return false;
         }
         let offer = self.by_node.entry(node).or_insert_with(|| Offer { address, ..Offer::default() });
         offer.names.insert(entry.service.clone());
+        offer.bytes += bytes;
+        self.bytes += bytes;
         if let Some(address) = offer.address {
-            *self.of_address.entry(address).or_default() += 1;
+            let load = self.of_address.entry(address).or_default();
+            *load = Load { services: load.services + 1, bytes: load.bytes + bytes };
         }
         self.by_name.entry(entry.service.clone()).or_default().push(entry);
         true
     }
 
-    /// Whether nodes of this address may offer one more service, of which these instances are known.
-    fn has_room_for(&self, address: Option<IpAddr>, instances: &[ServiceEntry]) -> bool {
+    /// Whether a node of this address may offer one more service of this size, of which these instances are known.
+    fn has_room_for(
+        &self,
+        node: NodeId,
+        address: Option<IpAddr>,
+        instances: &[ServiceEntry],
+        bytes: usize,
+    ) -> bool {
+        let of_node = self.by_node.get(&node).map_or(0, |offer| offer.bytes);
+        if of_node + bytes > NODE_BYTES_MAX || self.bytes + bytes > ALL_BYTES_MAX {
+            return false;
+        }
         let Some(address) = address else { return true };
         let of_it = |entry: &&ServiceEntry| {
             self.by_node.get(&entry.node.id).is_some_and(|offer| offer.address == Some(address))
         };
-        self.of_address.get(&address).is_none_or(|offers| *offers < OFFERS_PER_ADDRESS_MAX)
+        let load = self.of_address.get(&address).copied().unwrap_or_default();
+        load.services < OFFERS_PER_ADDRESS_MAX
+            && load.bytes + bytes <= ADDRESS_BYTES_MAX
             && instances.iter().filter(of_it).count() < INSTANCES_PER_ADDRESS_MAX
     }
 
-    /// Forgets what a node serves; returns the names that no node serves any more.
+    /// Forgets what a node serves; returns the names of that.
     pub(super) fn drop_node(&mut self, node: NodeId) -> Vec<String> {
-        let Some(Offer { address, names }) = self.by_node.remove(&node) else { return Vec::new() };
+        let names: Vec<_> = self.by_node.get(&node).into_iter().flat_map(|offer| offer.names.clone()).collect();
+        names.iter().for_each(|name| self.drop_entry(name, node));
+        names
+    }
+
+    /// Forgets that a node serves this, if it does.
+    fn drop_entry(&mut self, service: &str, node: NodeId) {
+        let Some(instances) = self.by_name.get_mut(service) else { return };
+        let Some(known) = instances.iter().position(|known| known.node.id == node) else { return };
+        let bytes = instances.remove(known).kept_bytes();
+        if instances.is_empty() {
+            self.by_name.remove(service);
+        }
+        self.bytes -= bytes;
+        let Some(offer) = self.by_node.get_mut(&node) else { return };
+        offer.names.remove(service);
+        offer.bytes -= bytes;
+        let (address, is_last) = (offer.address, offer.names.is_empty());
+        if is_last {
+            self.by_node.remove(&node);
+        }
         if let Some(address) = address
-            && let Some(count) = self.of_address.get_mut(&address)
+            && let Some(load) = self.of_address.get_mut(&address)
         {
-            *count -= names.len();
-            if *count == 0 {
+            *load = Load { services: load.services - 1, bytes: load.bytes - bytes };
+            if load.services == 0 {
                 self.of_address.remove(&address);
             }
         }
-        let mut gone = Vec::new();
-        for name in names {
-            let Some(instances) = self.by_name.get_mut(&name) else { continue };
-            instances.retain(|entry| entry.node.id != node);
-            if instances.is_empty() {
-                self.by_name.remove(&name);
-                gone.push(name);
-            }
-        }
-        gone
     }
 }
 

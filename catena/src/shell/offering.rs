@@ -51,7 +51,9 @@ impl Offering {
     }
 
     fn remove(&self, service: &str) {
-        self.services.write().unwrap_or_else(PoisonError::into_inner).remove(service);
+        let gone = self.services.write().unwrap_or_else(PoisonError::into_inner).remove(service);
+        // Without the lock: the service's functions may own what uses this node when it is dropped.
+        drop(gone);
     }
 
     fn insert(&self, service: Arc<Service>) -> Result<(), Exception> {
@@ -243,9 +245,8 @@ impl Shell {
 
     /// A peer announces what it serves from now on.
     pub(super) fn offered(self: &Arc<Self>, from: &Arc<NodeRef>, entries: Vec<ServiceEntry>) {
-        let entries: Vec<_> = entries.into_iter().take(super::mesh::SERVICES_PER_PEER_MAX).collect();
-        self.learn_services(from, &entries);
-        self.peers.offers(from, entries);
+        let news = self.peers.offers(from, entries);
+        self.learn_services(from, &news);
     }
 }
 

@@ -10,7 +10,10 @@ use catena_net::Link;
 use catena_wire::{Hello, NodeId, NodeRef, ServiceEntry};
 use tokio::sync::Notify;
 
-use super::{offered::Offered, sending::Waitings};
+use super::{
+    offered::{News, Offered},
+    sending::Waitings,
+};
 
 /// The most services, whose last instance was lost, that are remembered.
 const DEPARTED_MAX: usize = 1_024;
@@ -34,24 +37,23 @@ struct Peer {
 }
 
 impl Peers {
-    /// A link is up: remembers its node and what that serves. What the node says of others does not count.
-    pub(super) fn greet(&self, link: &Arc<Link>, hello: Hello) -> Arc<NodeRef> {
+    /// A link is up: remembers its node and what the node serves. What the node says about others does not count.
+    pub(super) fn greet(&self, link: &Arc<Link>, hello: Hello) -> (Arc<NodeRef>, News) {
         let node = Arc::new(hello.node);
         write(&self.by_link).insert(link.id(), Peer { node: Arc::clone(&node), address: link.host() });
         let own = hello.services.into_iter().filter(|entry| entry.node.id == node.id);
-        self.learn(link.host(), own);
+        let added = self.learn(link.host(), own);
         self.greeted.notify_waiters();
-        node
+        (node, News { added, gone: Vec::new() })
     }
 
-    fn learn(&self, address: Option<IpAddr>, entries: impl Iterator<Item = ServiceEntry>) {
+    /// Returns those for which there was room.
+    fn learn(&self, address: Option<IpAddr>, entries: impl Iterator<Item = ServiceEntry>) -> Vec<ServiceEntry> {
         let mut services = write(&self.services);
-        for entry in entries {
-            let name = entry.service.clone();
-            if services.add(entry, address) {
-                write(&self.departed).remove(&name);
-            }
-        }
+        let added: Vec<_> = entries.filter(|entry| services.add(entry.clone(), address)).collect();
+        let mut departed = write(&self.departed);
+        added.iter().for_each(|entry| drop(departed.remove(&entry.service)));
+        added
     }
 
     pub(crate) fn of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
@@ -63,9 +65,9 @@ impl Peers {
         let Peer { node, .. } = write(&self.by_link).remove(&link.id())?;
         let still_linked = self.is_linked(node.id);
         if !still_linked {
-            let gone = write(&self.services).drop_node(node.id);
+            let served = write(&self.services).drop_node(node.id);
             let mut departed = write(&self.departed);
-            for service in gone.into_iter().take(DEPARTED_MAX) {
+            for service in served.into_iter().filter(|service| !self.serve(service)).take(DEPARTED_MAX) {
                 departed.insert(service, node.name.clone());
                 if departed.len() > DEPARTED_MAX {
                     departed.pop_first();
@@ -120,17 +122,17 @@ impl Peers {
     }
 
     /// Replaces the services that a node announces.
-    pub(super) fn offers(&self, node: &NodeRef, entries: Vec<ServiceEntry>) {
-        let Some(address) = self.linked_from(node.id) else { return };
-        write(&self.services).drop_node(node.id);
-        self.learn(
-            address,
-            entries.into_iter().filter(|entry| entry.node == *node).take(super::mesh::SERVICES_PER_PEER_MAX),
-        );
+    pub(super) fn offers(&self, node: &NodeRef, entries: Vec<ServiceEntry>) -> News {
+        let Some(address) = self.linked_from(node.id) else { return News::default() };
+        let mut gone = write(&self.services).drop_node(node.id);
+        let own = entries.into_iter().filter(|entry| entry.node == *node);
+        let added = self.learn(address, own.take(super::mesh::SERVICES_PER_PEER_MAX));
+        gone.retain(|service| added.iter().all(|entry| entry.service != *service));
         // Its link may have been lost meanwhile, which could not remove these entries yet.
         if !self.is_linked(node.id) {
             write(&self.services).drop_node(node.id);
         }
+        News { added, gone }
     }
 
     /// The node that served it until its link was lost, if no other has served it since.
@@ -155,7 +157,7 @@ impl Peers {
         self.first(usize::MAX)
     }
 
-    /// The first `entries_max` entries of that: repeated requests cost no more than the entries that they return.
+    /// The first `entries_max` of all entries known: repeated requests cost no more than the entries that they return.
     pub(super) fn first(&self, entries_max: usize) -> Vec<ServiceEntry> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         services.by_name().values().flatten().take(entries_max).cloned().collect()

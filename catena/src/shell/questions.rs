@@ -2,10 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Mutex,
     time::Duration,
 };
 
@@ -13,22 +10,22 @@ use catena_net::awake;
 use tokio::sync::oneshot;
 
 use super::lock;
+use crate::random;
 
-/// Questions of one kind that are under way, by their numbers.
+/// Questions of one kind that are under way, by their numbers, which are random: only the node that was asked can answer.
 pub(super) struct Questions<T> {
-    next: AtomicU64,
     under_way: Mutex<HashMap<u64, oneshot::Sender<T>>>,
 }
 
 impl<T> Default for Questions<T> {
     fn default() -> Self {
-        Self { next: AtomicU64::new(1), under_way: Mutex::default() }
+        Self { under_way: Mutex::default() }
     }
 }
 
 impl<T> Questions<T> {
     pub(super) fn ask(&self) -> Question<'_, T> {
-        let (number, (sender, answer)) = (self.next.fetch_add(1, Ordering::Relaxed), oneshot::channel());
+        let (number, (sender, answer)) = (random::bits64(), oneshot::channel());
         lock(&self.under_way).insert(number, sender);
         Question { of: self, number, answer }
     }

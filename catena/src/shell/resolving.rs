@@ -142,7 +142,7 @@ impl Shell {
         })
     }
 
-    /// What the node at this location says of itself.
+    /// What the node at this location says about itself.
     async fn visit(
         self: &Arc<Self>,
         service: &str,
@@ -174,8 +174,8 @@ impl Shell {
         }
         let leave = self.dials.leave(address).await?;
         let place = Place::new(address);
-        let link = self.endpoint()?.link_introduced(&place);
-        let link = awake::timeout(VISIT_TIMEOUT, link).await.ok()?.ok()?;
+        let link = leave.dial(self.endpoint()?.link_introduced(&place));
+        let link = awake::timeout(VISIT_TIMEOUT, link).await.ok()??;
         if run.is_none_or(|run| link.identity().is_some_and(|identity| identity.node == run.0)) {
             leave.reached();
         }
@@ -215,7 +215,7 @@ impl Shell {
         unknown(service, host, &self.survey().await)
     }
 
-    /// What each resolver says of a service. For the mesh, another node is told only what is known here: otherwise nodes would ask each other in circles.
+    /// What each resolver says about a service. For the mesh, another node is told only what is known here: otherwise nodes would ask each other in circles.
     pub(crate) fn resolvers_say<'a>(self: &'a Arc<Self>, service: &'a str) -> BoxFuture<'a, Vec<ResolverAnswer>> {
         Box::pin(async move {
             let mut said = Vec::new();
@@ -301,7 +301,7 @@ async fn ask(resolver: &dyn Resolver, service: &str, avoid: &[NodeId]) -> Result
     }
 }
 
-/// What was found for this name counts for so long only.
+/// What was found for this name counts for `ttl` only, if that is given.
 fn shorten(core: &mut Core, now: Time, service: &str, ttl: Option<Duration>) {
     if let Some(ttl) = ttl {
         core.on_name_ttl(now, service, u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX));

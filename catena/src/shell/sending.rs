@@ -1,7 +1,7 @@
 //! Outgoing messages, over an open link or after dialling.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
@@ -66,26 +66,31 @@ impl Shell {
         let first = self.peers.waiting.add(&to, Waiting { message, receipt, lease });
         if let Some(link) = endpoint.link_to_node(to.id.0) {
             // The node linked a moment ago, before this message was added.
-            return self.post_waiting(&to, Some(&link));
+            return self.post_waiting(&to, &link);
         }
         if first {
             let shell = Arc::clone(self);
             self.runtime.spawn(async move {
-                let link = shell.dial(&to).await;
-                shell.post_waiting(&to, link.as_ref());
+                match shell.dial(&to).await {
+                    Some(link) => shell.post_waiting(&to, &link),
+                    None => shell.not_reached(&to),
+                }
             });
         }
     }
 
-    /// Sends the messages that wait for a link to this node, or reports that there is none. The node may have linked to this one while our own dial, which can
-    /// take long, is still under way, so nothing waits for that. Hops and calls that were given up meanwhile are not sent.
-    pub(super) fn post_waiting(self: &Arc<Self>, to: &NodeRef, link: Option<&Arc<Link>>) {
-        for Waiting { message, receipt, lease } in self.peers.waiting.take(to) {
+    /// Reports that the messages to this node that waited for a dial of this address were not sent.
+    fn not_reached(self: &Arc<Self>, to: &NodeRef) {
+        for Waiting { receipt, .. } in self.peers.waiting.take_at(to) {
+            self.undelivered(receipt, Undelivered::Unreachable);
+        }
+    }
+
+    /// Sends the messages that wait for a link to this node. The node may have linked to this one while our own dial, which can take long, is still under way,
+    /// so nothing waits for that. Hops and calls that were given up meanwhile are not sent.
+    pub(super) fn post_waiting(self: &Arc<Self>, to: &NodeRef, link: &Arc<Link>) {
+        for Waiting { message, receipt, lease } in self.peers.waiting.take(to.id) {
             drop(lease);
-            let Some(link) = link else {
-                self.undelivered(receipt, Undelivered::Unreachable);
-                continue;
-            };
             let is_to_go = self.core().is_to_go(to.id, &receipt);
             if is_to_go {
                 self.post(link, message, receipt);
@@ -103,7 +108,7 @@ impl Shell {
             let place = Place { address: to.address.clone()?, site: to.site.clone() };
             let leave = self.dials.leave(&place.address).await?;
             // Both nodes may dial at the same time; then only one of the two links remains.
-            let dialled = endpoint.link_introduced(&place).await.ok();
+            let dialled = leave.dial(endpoint.link_introduced(&place)).await;
             let link = dialled
                 .filter(|link| link.identity().is_some_and(|identity| identity.node == to.id.0))
                 .or_else(|| endpoint.link_to_node(to.id.0))?;
@@ -137,22 +142,29 @@ struct Waiting {
     lease: Lease,
 }
 
-/// Messages that wait for nodes that are being dialled.
+/// Messages that wait for nodes that are being dialled, by node and address: whoever names a wrong address for a node holds up only what is sent there.
 #[derive(Default)]
 pub(super) struct Waitings {
-    by_node: Mutex<HashMap<NodeId, Vec<Waiting>>>,
+    by_place: Mutex<BTreeMap<(NodeId, Option<String>), Vec<Waiting>>>,
 }
 
 impl Waitings {
-    /// Returns whether it is the first message for its node, which then has to be dialled.
+    /// Returns whether it is the first message for this address of its node, which then has to be dialled.
     fn add(&self, to: &NodeRef, waiting: Waiting) -> bool {
-        let mut by_node = lock(&self.by_node);
-        let all = by_node.entry(to.id).or_default();
+        let mut by_place = lock(&self.by_place);
+        let all = by_place.entry((to.id, to.address.clone())).or_default();
         all.push(waiting);
         all.len() == 1
     }
 
-    fn take(&self, to: &NodeRef) -> Vec<Waiting> {
-        lock(&self.by_node).remove(&to.id).unwrap_or_default()
+    /// All that wait for this node.
+    fn take(&self, node: NodeId) -> Vec<Waiting> {
+        let mut by_place = lock(&self.by_place);
+        by_place.extract_if((node, None).., |(to, _), _| *to == node).flat_map(|(_, waiting)| waiting).collect()
+    }
+
+    /// Those that wait for a dial of this address.
+    fn take_at(&self, to: &NodeRef) -> Vec<Waiting> {
+        lock(&self.by_place).remove(&(to.id, to.address.clone())).unwrap_or_default()
     }
 }

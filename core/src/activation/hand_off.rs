@@ -26,7 +26,7 @@ pub(crate) struct HandOff {
     awaits: HopAwaits,
     /// What the function is told if nothing was done anywhere.
     pub(crate) fallback: Option<Box<Exception>>,
-    /// Bytes that it takes to keep.
+    /// Bytes that keeping the hop takes.
     pub(crate) bytes: usize,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Merging {
     pub(crate) continuation: Bytes,
     /// How many hosts of the parent's path its branches share.
     pub(crate) hosts_before: usize,
-    /// How many lines the parent had when it split: its branches carry these too. Meanwhile its other calls may bring it more.
+    /// How many lines the parent had when it split: its branches carry these too. Meanwhile the parent's other calls may bring it more.
     pub(crate) lines_before: usize,
     pub(crate) ended: Ended,
     /// Branches for which the parent does not wait: 0, except with a seeded bug.
@@ -70,7 +70,7 @@ impl Merging {
         open.filter_map(|number| self.at.branch.child(number)).collect()
     }
 
-    /// Whether this is the end of one of these branches, and the first from it.
+    /// Whether this is the end of one of these branches, and the first end from that branch.
     pub(crate) fn awaits(&self, end: &End) -> bool {
         let number = end.key.branch.number();
         let among = number.checked_sub(self.first).is_some_and(|index| index < self.count);

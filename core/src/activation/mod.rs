@@ -109,7 +109,7 @@ pub(crate) struct Suspended {
 #[derive(Clone, Debug)]
 pub(crate) enum Continuation {
     Here(Bytes),
-    /// So many bytes are on their way, and the hop is not accepted before they arrive. After this time it is dropped; its sender still has it.
+    /// This many bytes are on their way, and the hop is not accepted before they arrive. After this time the hop is dropped; its sender still has it.
     Coming(usize, Option<Time>),
 }
 
@@ -122,7 +122,7 @@ pub(crate) enum Awaits {
     Result(Result<Value, Box<Exception>>),
     /// The result of a sub-chain, with which this service answered the call and which has not begun.
     SubChain(String, SubChain),
-    /// The outcomes of so many branches, and the ends of those that ended before the parent's state had arrived.
+    /// The outcomes of this many branches, and the ends of those that ended before the parent's state had arrived.
     Branches(u16, Ended),
     /// Nothing: the chain is the branch of this index, which begins here.
     Branch(u16),
@@ -200,13 +200,13 @@ impl Activation {
         }
     }
 
-    /// Hops that it can lend to calls that may be answered with chains, after one hop each for so many calls.
+    /// Hops that it can lend to calls that may be answered with chains, after one hop for each of `calls` calls is set aside.
     fn spare_hops(&self, now: Time, calls: u32) -> u32 {
         let left = self.budget.left(now).without_hops(calls).hops_left();
         left - (left / 2).min(HOPS_RESERVED_MAX)
     }
 
-    /// Hops that each of so many new calls can be lent. If several calls are out, one part is held back, since the function may make further calls while it
+    /// Hops that can be lent to each of `calls` new calls. If several calls are out, one part is held back, since the function may make further calls while it
     /// waits.
     pub(crate) fn hops_for_each(&self, now: Time, calls: usize) -> u32 {
         let out = u32::try_from(self.calls.out.len() + calls).unwrap_or(u32::MAX).max(1);
@@ -245,14 +245,14 @@ impl Activation {
         }
     }
 
-    /// Its guest has run for so long.
+    /// Its guest has run for `took_us`.
     pub(crate) fn note_guest(&mut self, took_us: u64) {
         if let Some(profile) = &mut self.profile {
             profile.guest_us += took_us;
         }
     }
 
-    /// The service function has run for so long, and read so much of blobs.
+    /// The service function has run for `took_us`, and read these bytes of blobs.
     pub(crate) fn note_service(&mut self, took_us: u64, blobs: Option<Box<BlobBytes>>) {
         if let Some(profile) = &mut self.profile {
             (profile.service_us, profile.blobs) = (took_us, blobs);
@@ -280,7 +280,7 @@ impl Activation {
 
     /// Whether a call is under way that may take effect, or has taken effect.
     pub(crate) fn has_call_out(&self) -> bool {
-        // What the chain departs for is not under way before it has departed.
+        // The call that the chain departs for is not under way before the chain has departed.
         let out_beside = |departs: Option<&Cargo>| {
             let own = departs.map(Cargo::number);
             self.calls.out.iter().any(|call| Some(*call) != own) || !self.calls.sets.is_empty()

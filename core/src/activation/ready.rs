@@ -1,4 +1,4 @@
-//! Results that have come and that the function has not been handed.
+//! Results that have arrived and have not been handed to the function.
 
 use alloc::collections::VecDeque;
 use catena_wire::{Exception, Value};
@@ -12,7 +12,7 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    /// Bytes that they take to keep.
+    /// Bytes that keeping the results takes.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }

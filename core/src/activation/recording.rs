@@ -28,7 +28,7 @@ impl Recording {
         self.told
     }
 
-    /// Bytes that it takes to keep.
+    /// Bytes that keeping the recording takes.
     pub(crate) fn bytes(&self) -> usize {
         self.events * size_of::<Told>() + self.payload_bytes
     }
@@ -38,7 +38,7 @@ impl Recording {
         more.0.into_iter().for_each(|told| self.push(told));
     }
 
-    /// Removes the last event, of which the guest was not told after all.
+    /// Removes the last event, which the guest was not told after all.
     pub(crate) fn pop(&mut self) {
         if let Some(told) = self.told.0.pop() {
             self.events -= told.events().min(self.events);

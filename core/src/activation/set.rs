@@ -44,7 +44,7 @@ pub(crate) struct Batch {
     pub(crate) replies: usize,
     /// Nothing more follows.
     pub(crate) last: bool,
-    /// `[replies, over]`, as the guest ABI has it.
+    /// `[replies, over]`, as the guest ABI defines it.
     pub(crate) outcome: Result<Value, Exception>,
 }
 

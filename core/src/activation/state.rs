@@ -19,7 +19,7 @@ pub(crate) struct ChainState {
     pub(crate) splits: u16,
     /// Where this branch's outcome goes.
     pub(crate) merge: Option<Box<Merge>>,
-    /// How many answers each branch has sent that has merged into this one.
+    /// For each branch that has merged into this one, how many answers it has sent.
     pub(crate) merged: Vec<BranchCount>,
     pub(crate) path: Vec<String>,
     pub(crate) trace: Option<Vec<StepTrace>>,
@@ -111,7 +111,7 @@ impl ChainState {
         self.duplicate.insert(Box::new(PossibleDuplicate { since, way }))
     }
 
-    /// Bytes that it takes to keep.
+    /// Bytes that keeping the state takes.
     pub(crate) fn bytes(&self) -> usize {
         /// Approximate bytes of the names and the rest in one step of a profile.
         const APART_BYTES: usize = 64 + size_of::<BlobBytes>();

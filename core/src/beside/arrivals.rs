@@ -72,7 +72,7 @@ impl<B, W> Arrivals<B, W> {
         }
     }
 
-    /// A piece has come from its owner. `keep` makes of it what is kept if it has to wait; it gives `None` if there is no memory for that.
+    /// A piece has come from its owner. `keep` turns it into what is kept if the piece has to wait, and returns `None` if there is no memory for that.
     pub fn came<R>(
         &mut self,
         now: Time,
@@ -104,7 +104,7 @@ impl<B, W> Arrivals<B, W> {
         }
     }
 
-    /// Whether a piece, which its owner says it has pushed, came and found no room: it will not come again by itself. Told once.
+    /// Whether a piece, which its owner says it has pushed, came and found no room: it will not come again by itself. Reported once.
     pub fn was_dropped(&mut self, owner: NodeId, piece: Piece) -> bool {
         let at = self.dropped.iter().position(|key| *key == (owner, piece));
         at.and_then(|at| self.dropped.remove(at)).is_some()

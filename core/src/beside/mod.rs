@@ -2,7 +2,7 @@
 //! owner to push them, when it sends the call.
 //!
 //! A push is a READ whose answer goes ahead of it. The callee READs as if nothing were pushed. The owner sends each piece once, on whichever comes first, the
-//! callee's READ or the sender's request to push, and answers the other by saying that it has. So a piece leaves its owner no later than with the better of
+//! callee's READ or the sender's request to push, and answers the other that it has done so. So a piece leaves its owner no later than with the better of
 //! push and pull, and crosses once. Nothing depends on a push: a pushed piece that is not there is READ again.
 //!
 //! | part | what it knows |
@@ -28,7 +28,7 @@ pub const PUSHED_BYTES_PER_PEER_MAX: u64 = 8 << 20;
 /// How long owner and callee remember a piece that was pushed, microseconds.
 pub const PUSHED_LASTS_US: u64 = 10_000_000;
 
-/// Whether so many bytes of a blob are pushed to a callee beside a call. Not on one host: there the answer to a READ lies in memory that the callee maps, and
+/// Whether `bytes` bytes of a blob are pushed to a callee beside a call. Not on one host: there the answer to a READ lies in memory that the callee maps, and
 /// the way to the owner is too short for a push to save time.
 #[must_use]
 pub const fn is_pushed(near: bool, bytes: u64) -> bool {
@@ -51,7 +51,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// So many bytes from `at` on; `None` if `at` is not reached by a grant.
+    /// `count` bytes from `at` on; `None` if `at` is not reached by a grant.
     #[must_use]
     pub fn of(at: &At, count: u32) -> Option<Self> {
         let At { number, generation, offset, grant } = *at;

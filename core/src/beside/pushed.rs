@@ -41,7 +41,7 @@ impl Pushed {
         goes
     }
 
-    /// Whether a READ has to be answered with the bytes. If not, they are on their way; a second READ of them then has to be.
+    /// Whether a READ has to be answered with the bytes. If not, the bytes are on their way, and a second READ of them will have to be answered with them.
     pub fn read(&mut self, now: Time, from: NodeId, piece: Piece) -> bool {
         self.forget_old(now);
         let key = (from, piece);

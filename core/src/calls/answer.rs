@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Calls {
-    /// Delivers the result of a call that is over. To an exception the name of the call is added.
+    /// Delivers the result of a call that is over. The name of the call is added to an exception.
     pub(crate) fn answer(&mut self, ground: &mut Ground, mut request: Request, result: Result<Value, Exception>) {
         let result = match (result, request.fallback.take()) {
             (Err(why), Some(original)) if !why.unknown => Err(*original),

@@ -103,7 +103,7 @@ impl Calls {
         ground.out.send(&to, call, Receipt::Call(id), Urgency::Now);
     }
 
-    /// The link to a node is lost: the outcome of the calls that it was asked for is unknown, unless it is the same run and remembers them.
+    /// The link to a node is lost: the outcome of the calls that it was asked for is unknown, unless the node is still the same run and remembers them.
     pub(crate) fn link_lost(&mut self, ground: &mut Ground, node: NodeId) {
         let asked: Vec<u64> = self.asked.range((node, 0)..=(node, u64::MAX)).map(|(_, id)| *id).collect();
         asked.into_iter().for_each(|id| self.undelivered(ground, id, Undelivered::Lost));
@@ -144,8 +144,8 @@ impl Calls {
         }
     }
 
-    /// The node that was asked does not serve the service, and has not begun the call. Unless the call came to it `again`, it does not remember that: if the call
-    /// was sent once more meanwhile, the node may be doing it by now, and answers that.
+    /// The node that was asked does not serve the service, and has not begun the call. Unless the call came to it `again`, the node does not
+    /// remember the refusal: if the call was sent once more meanwhile, the node may be doing it by now, and answers that sending.
     pub(crate) fn elsewhere(
         &mut self,
         ground: &mut Ground,

@@ -28,7 +28,7 @@ impl Calls {
         let catch = catch.zip(left.take_hop());
         let result = match (ended.outcome, catch) {
             (Outcome::Done(value), _) => Ok(value),
-            // As for a chain that joins the calling one.
+            // The same as for a chain that joins the calling one.
             (Outcome::Threw(why), None) => Err(why.calling(&request.service, "")),
             (Outcome::Threw(why), Some((function, budget))) => {
                 let (params, budget) = (Value::encode(&why), Allowance::new(ground.now, budget));

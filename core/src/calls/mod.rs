@@ -182,7 +182,7 @@ impl Calls {
                 Stage::Running => ground.out.ask(Action::CancelService(Ticket(id))),
                 Stage::Asked(delivery) => {
                     ground.out.send(delivery.to(), Message::Withdraw(id), Receipt::None, Urgency::Now);
-                    // That may be lost. With its chain, the call is stopped for certain.
+                    // This message may be lost. With its chain, the call is stopped for certain.
                     if let Some(key) = &request.key
                         && ground.fences.is_stopped(key.chain, ground.me.id)
                     {

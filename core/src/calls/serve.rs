@@ -157,7 +157,7 @@ impl Calls {
         let Some(StepRecord::Calling { reply_to, .. }) = ground.dedup.get_mut(&key) else { return };
         // Other nodes may have asked for the same step.
         let is_it = |(to, theirs): &(Arc<NodeRef>, u64)| to.id == from.id && *theirs == id;
-        // If this was the last node that asked, the record keeps it: it may ask again.
+        // If this was the last node that asked, the record keeps that node: it may ask again.
         if reply_to.iter().all(is_it) {
             self.abandon(ground, &Owner::Step(key));
         } else {

@@ -64,7 +64,7 @@ impl Chains {
         ending: Ending,
         hosts: Vec<Arc<NodeRef>>,
     ) {
-        // It may also have gone on here, after another node was taken for lost.
+        // The chain may also have gone on here, after another node was taken for lost.
         let here = || chain.origin == ground.me.id && ground.dedup.runs(chain);
         match ending {
             Ending::Cut => self.stop(ground, Party::Own, chain, hosts),
@@ -87,8 +87,8 @@ impl Chains {
         }
     }
 
-    /// Once the chain is over, it must not go on here, by another way than the one that has ended it, nor at a node that was given up, which may still have it,
-    /// or find it in its socket when it wakes.
+    /// Once the chain is over, it must go on neither here, by another way than the one that has ended it, nor at a node that was given up, which may still have
+    /// the chain, or find it in its socket when the node wakes.
     fn stop_strays(&mut self, ground: &mut Ground, chain: ChainId) {
         let (runs, strays) = (ground.dedup.runs(chain), ground.fences.given_up(chain));
         if (!runs && strays.is_empty()) || bug!(ground.policy, StraysGoOn) {

@@ -151,7 +151,7 @@ impl Chains {
     }
 }
 
-/// An intermediate answer: to the origin, or to the creator of the sub-chain if that wants it.
+/// An intermediate answer: to the origin, or to the creator of the sub-chain if the creator wants it.
 pub(super) fn emit(ground: &mut Ground, activation: &mut Activation, value: Value) {
     let (key, number) = (activation.key(), activation.state.emitted);
     activation.state.emitted = number.saturating_add(1);
@@ -235,7 +235,7 @@ fn bare_end(ground: &Ground, key: &StepKey) -> End {
     }
 }
 
-/// A parcel without a message yet, which says where the end goes: to the merge host if there is one, else to the origin.
+/// A parcel without a message yet, addressed to where the end goes: to the merge host if there is one, else to the origin.
 fn way_of(ground: &Ground, activation: &Activation) -> Parcel {
     let header = &activation.state.header;
     let merge = activation.state.merge.as_ref();

@@ -1,6 +1,6 @@
 //! The second timeout of rpc-chains section 3.9: finding the node that a silent chain stopped at.
 //!
-//! The paper runs the chain once more in interactive mode. Following the pointers that its hops left behind tells the same
+//! The paper runs the chain once more in interactive mode. Following the pointers that its hops left behind reveals the same
 //! without doing anything twice, and for every branch at once.
 
 use alloc::{sync::Arc, vec::Vec};
@@ -83,7 +83,7 @@ impl Chains {
         open.into_iter().for_each(|branch| self.follow_own(ground, &StepKey { branch, ..at.clone() }, header));
     }
 
-    /// Follows a branch if it began here; another node knows of one that began elsewhere.
+    /// Follows a branch if it began here; another node knows of a branch that began elsewhere.
     fn follow_own(&mut self, ground: &mut Ground, key: &StepKey, seeker: &ChainHeader) {
         if ground.dedup.get(key).is_some() {
             self.follow(ground, key, seeker);
@@ -91,7 +91,7 @@ impl Chains {
     }
 }
 
-/// The chain left this node, and its hop was accepted if `taken`. Its lines are sent too: the node that has it may be gone, and the lines with it.
+/// The chain left this node, and its hop was accepted if `taken`. Its lines are sent too: the node that has the chain may be gone, and the lines with it.
 fn left(ground: &mut Ground, activation: &Activation, taken: bool) {
     let Phase::HandingOff(hand_off) = &activation.phase else { return };
     let (at, header) = (activation.key(), &activation.state.header);

@@ -138,7 +138,7 @@ impl Chains {
         let Some(activation) = self.by_session.get(&session) else { return };
         self.brought.remove_sized(activation.by, activation.counted_bytes as u64);
         match &activation.phase {
-            // Two ways of one chain may hand off the same step here, if the first was given up as lost and was not: only this session's entry is removed.
+            // Two ways of one chain may hand off the same step here, if the first was wrongly given up as lost: only this session's entry is removed.
             Phase::HandingOff(hand_off) => {
                 let key = activation.key();
                 if self.handing_off.get(&key) == Some(&session) {

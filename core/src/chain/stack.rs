@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Chains {
-    /// A service of this node answered a call with a chain, which joins the calling chain if that allows it and waits for nothing else. Otherwise returns the
+    /// A service of this node answered a call with a chain, which joins the calling chain if this allows it and waits for nothing else. Otherwise returns the
     /// call: the sub-chain has to run on its own.
     pub(crate) fn join(&mut self, ground: &mut Ground, request: Request, sub: SubChain) -> Option<(Request, SubChain)> {
         let (ReplyTo::Suspended(session) | ReplyTo::Guest { session, .. }) = request.reply_to else {
@@ -63,7 +63,7 @@ impl Chains {
         None
     }
 
-    /// Begins the sub-chain with which a service answered this call, of this step, in place of the calling chain, which waits on the stack.
+    /// Begins the sub-chain with which a service answered this call, made at this step, in place of the calling chain, which waits on the stack.
     #[allow(clippy::too_many_arguments, reason = "what a frame consists of")]
     pub(super) fn push_frame(
         &mut self,

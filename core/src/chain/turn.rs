@@ -274,7 +274,7 @@ impl Chains {
         ground.out.ask(Action::Settle { session, call, result });
     }
 
-    /// Makes the call from here, and waits for its result with the guest suspended. If this node knows that it was not made, the guest is told `fallback`, if there is one.
+    /// Makes the call from here, and waits for its result with the guest suspended. If this node knows that it was not made, the guest is told any `fallback`.
     pub(super) fn stay_and_call(
         &mut self,
         ground: &mut Ground,
@@ -290,7 +290,7 @@ impl Chains {
         let (reply_to, budget) = (ReplyTo::Suspended(session), activation.lend_all(ground.now, may_chain));
         activation.calls.out.clear();
         let suspended = Suspended::here(call.call, continuation, Awaits::Call);
-        // The chain's own path is put in front of it once more.
+        // Leaves out the chain's own path, which is put in front again later.
         let beyond = |why: Box<Exception>| {
             let path = why.path.iter().skip(activation.state.path.len()).cloned().collect();
             Box::new(Exception { path, ..*why })

@@ -24,7 +24,7 @@ struct Fetch {
     sessions: BTreeSet<SessionId>,
     /// Nodes that may have it, and how often each was asked.
     sources: VecDeque<(Arc<NodeRef>, u8)>,
-    /// The one that is being asked, as in `sources`.
+    /// The node that is being asked, as in `sources`.
     source: Option<(Arc<NodeRef>, u8)>,
     asked: Option<Asked>,
     /// All nodes that have been asked.
@@ -37,7 +37,7 @@ struct Fetch {
 enum Asked {
     Node(NodeId),
     Registry,
-    /// Nobody any more: it has come, and is being checked and stored.
+    /// Nobody any more: the function has arrived, and is being checked and stored.
     Store,
 }
 
@@ -55,12 +55,12 @@ pub(crate) struct Codes {
     /// There is a registry, which keeps functions beyond the life of every node.
     has_registry: bool,
     fetches: BTreeMap<Hash, Fetch>,
-    /// What each node is being asked for, of the fetches above.
+    /// Which of the fetches above each node is being asked for.
     asked: BTreeSet<(NodeId, Hash)>,
     /// How many functions are being fetched for each party.
     shares: Shares<Party>,
     timers: Timers<Hash>,
-    /// Which node has been sent which function, so that a function rides along only once per link.
+    /// Which node has been sent which function, so that a function is sent along only once per link.
     sent: BTreeSet<(NodeId, Hash)>,
 }
 
@@ -156,7 +156,7 @@ impl Codes {
         Vec::new()
     }
 
-    /// Nothing will be heard of the source that was asked, whose link has broken or could not be made. Returns whether another is to be asked now; if all have
+    /// Nothing will be heard from the source that was asked: its link has broken or could not be made. Returns whether another is to be asked now; if all have
     /// been, they are asked again after a pause, in which links may come back.
     pub(crate) fn unheard(&mut self, now: Time, code: Hash, policy: &Policy) -> bool {
         self.requeue(code, policy);
@@ -181,7 +181,7 @@ impl Codes {
         }
     }
 
-    /// A function has come, perhaps from a node that was asked before and is late. Only the repository accepts one that it did not ask for.
+    /// A function has come, perhaps from a node that was asked before and is late. Only the repository accepts a function that it did not ask for.
     pub(crate) fn came(&mut self, out: &mut Outbox, me: NodeId, from: NodeId, code: Hash, bytes: Bytes) {
         let awaited = self.is_asked(code, Asked::Node(from)) || self.accept_late(code, from);
         if awaited {
@@ -192,8 +192,8 @@ impl Codes {
         }
     }
 
-    /// Takes the function from this source, if it is one that was asked before and not heard, and has now had its turn. Who is being asked now is not waited for
-    /// any more, and keeps its turn, should the bytes be wrong.
+    /// Takes the function from this source, if it was asked before and not heard, and has now had its turn. The source being asked now is no longer waited for,
+    /// and keeps its turn, in case the bytes are wrong.
     fn accept_late(&mut self, code: Hash, from: NodeId) -> bool {
         let Some(fetch) = self.fetches.get_mut(&code).filter(|fetch| fetch.asked != Some(Asked::Store)) else {
             return false;
@@ -210,7 +210,7 @@ impl Codes {
         true
     }
 
-    /// The registry has said what it has of a function. Returns whether others are to be asked.
+    /// The registry has answered a request for a function. Returns whether others are to be asked.
     pub(crate) fn fetched(&mut self, out: &mut Outbox, code: Hash, bytes: Option<Bytes>) -> bool {
         if !self.is_asked(code, Asked::Registry) {
             return false;
@@ -221,7 +221,7 @@ impl Codes {
         false
     }
 
-    /// What was awaited has come: whoever needs it meanwhile asks nobody, a link that breaks loses nothing, and nobody is late.
+    /// The awaited function has arrived: whoever needs it meanwhile asks nobody, a link that breaks loses nothing, and nobody is late.
     fn store(&mut self, code: Hash) {
         self.timers.clear(&code);
         if let Some(Asked::Node(node)) = self.fetches.get_mut(&code).and_then(|fetch| fetch.asked.replace(Asked::Store))
@@ -267,13 +267,13 @@ impl Codes {
 
     pub(crate) fn note_sent(&mut self, to: NodeId, code: Hash, policy: &Policy) {
         if self.sent.len() >= policy.codes_sent_max {
-            // Forgetting costs little: a function rides along once more.
+            // Forgetting costs little: a function is sent along once more.
             self.sent.pop_first();
         }
         self.sent.insert((to, code));
     }
 
-    /// The link to a node has broken: what it was sent may not have arrived, and what it was asked for must be asked of another.
+    /// The link to a node has broken: what it was sent may not have arrived, and what it was asked for must be requested from another.
     pub(crate) fn link_lost(&mut self, now: Time, node: NodeId, policy: &Policy) -> Vec<Hash> {
         let (low, high) = ((node, Hash([0; 32])), (node, Hash([0xff; 32])));
         self.sent.extract_if(low..=high, |_| true).for_each(drop);
@@ -287,7 +287,7 @@ impl Codes {
 mod tests {
     use super::*;
 
-    /// However many need it meanwhile, how long it takes, and although the link breaks over which it came.
+    /// However many sessions need the function meanwhile, however long storing takes, and even if the link over which it came breaks.
     #[test]
     fn what_has_come_and_is_being_stored_is_asked_of_nobody_else() {
         let node = |id| Arc::new(NodeRef { id: NodeId(id), name: "n".into(), address: None, site: None });

@@ -1,9 +1,9 @@
-//! Time as a node lives it: while its process is stopped, nothing that it remembers grows older.
+//! Time as a node experiences it: while its process is stopped, nothing that it remembers grows older.
 
 use crate::Time;
 
 /// How long the node was awake, in microseconds: what it remembers ages by this clock. A node that was stopped for an hour finds in its sockets what was sent
-/// to it before: it must then still know what it knew.
+/// to it before: it must then still remember what it did by then.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AwakeClock {
     last: Time,

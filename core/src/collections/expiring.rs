@@ -11,8 +11,8 @@ use crate::Time;
 /// The most entries of one collection that are dropped at one time because they are old: everything else waits meanwhile.
 pub(crate) const EXPIRED_AT_ONCE_MAX: usize = 2_048;
 
-/// A map whose entries are dropped when they are old, or when there are too many. [`Shares`] says whose entries go first, so that no party can make others'
-/// history forgotten.
+/// A map whose entries are dropped when they are old, or when there are too many. [`Shares`] says whose entries go first, so that no party can evict others'
+/// history.
 ///
 /// Times are those of the [`super::AwakeClock`].
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         &mut self.entries.entry(key).or_insert_with(|| Entry { number, at: awake, by, value: make() }).value
     }
 
-    /// As [`Expiring::entry`], but an entry that was there becomes as old as one that is made now.
+    /// Like [`Expiring::entry`], but an existing entry becomes as old as one that is made now.
     pub(crate) fn renew(
         &mut self,
         awake: Time,

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use core::borrow::Borrow;
 
-/// A map of which the least recently used entry makes room for a new one.
+/// A map whose least recently used entry makes room for a new one.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent<K, V> {
     /// Each with the number of its last use.

@@ -81,7 +81,7 @@ impl<P: Ord + Copy> Shares<P> {
         }
     }
 
-    /// Whose oldest item makes room for one more of this size of `newest`: that of the peer that would then have most. So what strangers bring evicts nothing
+    /// The peer whose oldest item makes room for one more of this size from `newest`: the one that would then have most. So strangers' items evict nothing
     /// of a peer that has less than they have.
     pub(crate) fn gives_way(&self, newest: P, size: u64) -> Option<P> {
         let (most, peer) = self.by_size.last()?;
@@ -111,7 +111,7 @@ mod tests {
             shares.remove_sized(many, 1);
         }
         assert_eq!((shares.of(many), shares.all(), shares.gives_way(new, 1)), (0, 1, Some(few)));
-        // Once more than there are.
+        // Removes one item more than there are.
         shares.remove_sized(few, 1);
         shares.remove_sized(few, 1);
         assert_eq!((shares.all(), shares.gives_way(new, 1)), (0, None));

@@ -23,7 +23,7 @@ struct Account {
     answers: InOrder<Value>,
     /// The tally is not complete before this account is.
     awaited: bool,
-    /// How many answers there are in all, once that has been told.
+    /// How many answers there are in all, once that is known.
     total: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Tally {
         self.accounts.get(branch).map_or(0, |account| account.answers.next())
     }
 
-    /// Whether everything that is awaited has been counted, has come and has been handed out.
+    /// Whether everything that is awaited has been counted, has arrived and has been handed out.
     pub(crate) const fn is_complete(&self) -> bool {
         self.open == 0
     }
@@ -134,7 +134,7 @@ impl Tally {
         ready
     }
 
-    /// A branch is known to exist: nothing is complete before its end has come. Telling it twice has no effect.
+    /// A branch is known to exist: nothing is complete before its end has come. Calling this twice has no effect.
     pub(crate) fn await_end(&mut self, branch: &Branch) {
         if self.has_room(branch) {
             self.accounts.entry(branch.clone()).or_default();

@@ -9,12 +9,12 @@ use crate::{Policy, Time};
 pub(crate) struct Unreached(Option<(Time, Time)>);
 
 impl Unreached {
-    /// As it arrives with a hop.
+    /// Decodes what arrives with a hop.
     pub(crate) fn from_wire(now: Time, ages: Option<Ages>) -> Self {
         Self(ages.map(|ages| (now.before(ages.since_us), now.before(ages.last_us))))
     }
 
-    /// As it leaves with a hop.
+    /// Encodes what leaves with a hop.
     pub(crate) fn as_wire(&self, now: Time) -> Option<Ages> {
         self.0.map(|(since, last)| Ages { since_us: now.since(since), last_us: now.since(last) })
     }

@@ -1,8 +1,8 @@
-//! Getting a step done once at another node. What is known of it only rises: from *nothing was done* to *it may have been done* to *done*.
+//! Getting a step done once at another node. Knowledge of it only rises: from *nothing was done* to *it may have been done* to *done*.
 //!
 //! Hops and keyed calls are delivered alike: they are sent again to the same run of the same node, which remembers the step, and then to another instance of
-//! the service, if nothing was done at the first or if a repeat is harmless. Ends, intermediate answers and cancellations have only one receiver each, and are kept until it has
-//! them ([`Outgoing`]).
+//! the service, if nothing was done at the first or if a repeat is harmless. Ends, intermediate answers and cancellations have only one receiver each,
+//! and are kept until it has them ([`Outgoing`]).
 
 mod outgoing;
 
@@ -34,7 +34,7 @@ pub(crate) struct Delivery {
     first_sent_at: Option<Time>,
     /// Instances that were asked before.
     excluded: Vec<Arc<NodeRef>>,
-    /// It may have been done by the node of this name: no other may do it.
+    /// The step may have been done by the node of this name: no other may do it.
     bound_to: Option<String>,
     /// How often a node said that the service is elsewhere.
     moves: u16,
@@ -135,8 +135,8 @@ impl Delivery {
         self.unsent = self.unsent.saturating_add(1);
     }
 
-    /// The node does not serve it, or no longer, and did nothing, whatever it was sent. It is asked again later only if no copy can still be on its way there, since that copy would
-    /// be done as well. `renumbered`: it continues as another step, of which there is no copy yet.
+    /// The node does not serve it, or no longer, and did nothing, whatever it was sent. The node is asked again later only if no copy can still be on its way
+    /// there, since that copy would be done as well. `renumbered`: the hop continues as another step, of which there is no copy yet.
     ///
     /// # Errors
     /// Why it is given up. Without an error, the service is to be looked for.

@@ -29,11 +29,11 @@ pub(crate) struct Parcel {
     replaced: bool,
     /// For replies: the number after the last of them.
     upto: u32,
-    /// For what does not go to the origin: the origin, and by which node it is reached.
+    /// For a parcel that does not go to the origin: the origin, and the node through which it is reached.
     home: Option<Home>,
 }
 
-/// A node, and the one by which it is reached, if it cannot be dialled.
+/// A node, and the node through which it is reached if it cannot be dialled.
 type Home = (Arc<NodeRef>, Option<Arc<NodeRef>>);
 
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct Outgoing {
     parcels: BTreeMap<Key, Parcel>,
     keys: BTreeMap<u64, Key>,
     by_node: BTreeSet<(NodeId, u64)>,
-    /// The numbers of those that are cancellations.
+    /// The numbers of the parcels that are cancellations.
     cancels: BTreeSet<u64>,
     timers: Timers<u64>,
     bytes: usize,
@@ -61,7 +61,7 @@ impl Outgoing {
         self.parcels.contains_key(key)
     }
 
-    /// Whether so many bytes more can be kept.
+    /// Whether `bytes` more bytes can be kept.
     pub(crate) fn has_room(&self, bytes: usize, policy: &Policy) -> bool {
         self.parcels.len() < policy.outgoing_max && self.bytes.saturating_add(bytes) <= policy.outgoing_bytes_max
     }
@@ -90,8 +90,8 @@ impl Outgoing {
         true
     }
 
-    /// Nodes that are gone for good never acknowledge, and a peer can name many that are to be told: of cancellations, which have half of the room, the one that
-    /// was sent for longest makes room for the next.
+    /// Nodes that are gone for good never acknowledge, and a peer can name many nodes to be told. So cancellations have half of the room, and
+    /// the one that has been sent for longest makes room for the next.
     fn make_room(&mut self, policy: &Policy) {
         if self.cancels.len() < policy.outgoing_max / 2 {
             return;
@@ -201,7 +201,7 @@ impl Parcel {
         self
     }
 
-    /// The parcel does not go to the origin, which is reached so.
+    /// The parcel does not go to the origin, which is reached through `via` if that is given.
     pub(crate) fn away_from(self, origin: Arc<NodeRef>, via: Option<Arc<NodeRef>>) -> Self {
         Self { home: Some((origin, via)), ..self }
     }

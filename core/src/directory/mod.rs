@@ -46,7 +46,7 @@ enum Left {
 pub(crate) enum NotHere {
     /// Its service is not here, but may be elsewhere.
     Elsewhere(Relocation),
-    /// It is not to be done elsewhere either.
+    /// The call is not to be done elsewhere either.
     For(Box<Exception>),
 }
 
@@ -77,7 +77,7 @@ impl Directory {
         self.services.contains_key(service)
     }
 
-    /// The service is no longer served here. With `until`: by then this node says where it is instead.
+    /// The service is no longer served here. With `until`: by then this node says where the service is instead.
     pub(crate) fn leave(&mut self, awake: Time, service: &str, until: Option<Time>, policy: &Policy) {
         if bug!(policy, TwoOwners) {
             return;
@@ -95,7 +95,7 @@ impl Directory {
     }
 
     fn set_left(&mut self, awake: Time, service: &str, left: Left, policy: &Policy) {
-        // Entered anew, so that its age counts from now on.
+        // Inserted again, so that its age counts from now on.
         self.left.remove(&service.to_string());
         self.left.entry(awake, Party::Own, service.to_string(), policy.moved_max, || left);
     }
@@ -162,7 +162,7 @@ impl Directory {
         kinds.is_some_and(|kinds| kinds.chaining.iter().any(|known| known == function))
     }
 
-    /// Whether a chain of this function had better move for a call than stay; it moves where nothing is known.
+    /// Whether a chain of this function should move for a call rather than stay; it moves where nothing is known.
     pub(crate) fn moving_is_quicker(&self, code: Hash, service: &str, function: &str) -> bool {
         let place = self.names.last_place(service);
         place.is_none_or(|place| self.placement.moving_is_quicker(code, place.node.id, service, function))

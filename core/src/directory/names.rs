@@ -1,4 +1,4 @@
-//! Names that were looked up, and where they led: kept for a while, and only so many of them.
+//! Names that were looked up, and where they led: kept for a while, and only a limited number of them.
 //!
 //! An entry is a hint, like one in an ARP cache: a node that is asked says itself what it serves, and counts as another run if it was restarted. A hint that
 //! turns out wrong is forgotten by whoever used it, and the name is looked up anew. So an entry does not expire by itself, unless its source sets a time.

@@ -5,9 +5,9 @@ use catena_wire::{Hash, NodeId};
 
 use crate::collections::Recent;
 
-/// Limit on the links, on the functions whose states' sizes are remembered, and on those whose results' are.
+/// Limit on the links, on the functions whose state sizes are remembered, and on those whose result sizes are.
 const LEARNT_MAX: usize = 4_096;
-/// The weight of the newest value in an average: one part in so many.
+/// The weight of the newest value in an average is one part in this many.
 const NEWEST_PART: u64 = 4;
 /// The size that a function's state is assumed to have before any was seen: that of a small JavaScript program.
 const STATE_BYTES_AT_FIRST: u64 = 4_096;

@@ -57,7 +57,7 @@ impl Directory {
         Some((place, waiters))
     }
 
-    /// The node may have restarted, or another node may serve by now what it served: that is looked up again.
+    /// The node may have restarted, or another node may serve by now what it served: those services are looked up again.
     pub(crate) fn forget_node(&mut self, out: &mut Outbox, node: NodeId) {
         self.names.forget_node(node);
         self.placement.forget(node);

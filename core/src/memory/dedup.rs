@@ -348,7 +348,7 @@ impl DedupTable {
     }
 }
 
-/// A fingerprint of a call's target and parameters, which tells another call under the same step apart (FNV-1a; whoever forges one only gets an old answer of
+/// A fingerprint of a call's target and parameters, which distinguishes another call under the same step (FNV-1a; whoever forges one only gets an old answer of
 /// their own chain).
 pub(crate) fn fingerprint(service: &str, function: &str, params: &Value) -> u64 {
     let bytes = service.bytes().chain([0]).chain(function.bytes()).chain([0]).chain(params.as_bytes().iter().copied());

@@ -1,7 +1,7 @@
 //! Tombstones of chains that were stopped, and fences for chains that may be under way twice (rpc-chains section 3.9).
 //!
 //! A step that may have been done is repeated when its node is lost, if that is declared harmless, and a function that is told of such a loss may go on. From
-//! then on one chain may have two ways. The first is not flagged as a possible duplicate, and only it may do what must not be done twice; so that is done at
+//! then on one chain may have two ways. The first is not flagged as a possible duplicate, and only it may do what must not be done twice; so it is done at
 //! most once, whatever any node remembers. A flagged way goes on through functions that are declared repeatable, and through durable ones, whose own record on
 //! disk tells the ways apart. A node that has seen a flagged way refuses the others beyond the step at which they parted. Epochs would fence likewise, but need
 //! one place that counts them.

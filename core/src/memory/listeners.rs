@@ -62,7 +62,7 @@ impl Listeners {
         taken != Taken::NoRoom
     }
 
-    /// Where the sub-chain began that made this step, itself or in one of its branches.
+    /// The step at which the sub-chain that made this step, itself or in one of its branches, began.
     fn begun_at(&self, key: &StepKey, step: u32) -> Option<StepKey> {
         let ancestors = core::iter::successors(Some(key.branch.clone()), Branch::parent);
         let mut beginnings = ancestors.map(|branch| StepKey { branch, step, ..key.clone() });

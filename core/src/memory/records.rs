@@ -1,5 +1,5 @@
 //! Step records, found by key and by chain. There are up to hundreds of thousands, and each is looked up a few times, minutes apart: so the index of chains is
-//! small, and a chain's record lies beside it. Of most chains a node has one record.
+//! small, and a chain's record lies beside it. For most chains a node has one record.
 
 use alloc::{
     boxed::Box,
@@ -18,7 +18,7 @@ impl<R> Default for Records<R> {
     }
 }
 
-/// A chain's place in the order. Its number comes first, since it is drawn at random and tells most chains apart.
+/// A chain's place in the order. Its number comes first, since it is drawn at random and distinguishes most chains.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Place([u64; 3]);
 

@@ -16,7 +16,7 @@ const HEARD_MAX: usize = 64;
 pub(crate) struct Relays {
     /// The sender of a part of an outcome: the receiver acknowledges the part to this node, which tells the sender.
     parts: Expiring<(StepKey, Part), Arc<NodeRef>>,
-    /// The node that replies under a right: the caller tells this node what it has taken, and that is passed on.
+    /// The node that replies under a right: the caller tells this node what it has taken, and this node passes that on.
     rights: Expiring<StepKey, Arc<NodeRef>>,
     /// The nodes from which heartbeats of a chain came.
     heard: Expiring<ChainId, BTreeMap<NodeId, Arc<NodeRef>>>,

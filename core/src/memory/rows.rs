@@ -1,6 +1,6 @@
 //! Steps that are over, for each party in the order in which they ended, and which party has to forget one to make room.
 //!
-//! An entry in a row may be stale, if its step has ended again since, or goes on; the step record tells.
+//! An entry in a row may be stale, if its step has ended again since, or goes on; the step record shows whether it is.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use catena_wire::StepKey;
@@ -59,7 +59,7 @@ impl Rows {
         self.pop(self.places.gives_way(newest, 1)?)
     }
 
-    /// The oldest step of that party that still has its payload, if one has to be dropped for so many more bytes of `newest`.
+    /// The oldest step of that party that still has its payload, if one has to be dropped for `bytes` more bytes of `newest`.
     pub(super) fn pop_payload_for(&mut self, newest: Party, bytes: u64, bytes_max: usize) -> Option<(Time, StepKey)> {
         if self.has_room(bytes, bytes_max) {
             return None;

@@ -34,8 +34,8 @@ impl Way {
         duplicate.map_or(0, |duplicate| duplicate.way)
     }
 
-    /// Whether `other`, of the same chain, shows that another way has been where this one is: on the same line of branches, and not before the two ways parted,
-    /// which they are known to have done at the earlier of their fences.
+    /// Whether `other`, of the same chain, shows that another way has been where this one is: on the same line of branches, and not before the
+    /// earlier of their fences, where the two ways are known to have parted.
     #[must_use]
     pub fn is_overtaken_by(&self, other: &Self) -> bool {
         let in_line = is_around(&self.branch, &other.branch) || is_around(&other.branch, &self.branch);

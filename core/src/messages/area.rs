@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// Ranges begin at multiples of this, in bytes, so that no two share a cache line.
 const LINE: u64 = 64;
 
-/// Ranges in use, of so many bytes. The lowest free one is taken first: its pages are there already.
+/// Ranges in use in a memory of `bytes` bytes. The lowest free range is taken first: its pages are there already.
 #[derive(Debug)]
 pub struct Area {
     bytes: u64,
@@ -21,7 +21,7 @@ impl Area {
         Self { bytes, used: Vec::new(), spoiled: false }
     }
 
-    /// Takes a range of so many bytes; returns where it begins. `None` if there is no room.
+    /// Takes a range of `bytes` bytes; returns where it begins. `None` if there is no room.
     pub fn take(&mut self, bytes: u64) -> Option<u64> {
         if self.spoiled {
             return None;

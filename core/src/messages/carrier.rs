@@ -28,8 +28,8 @@ pub struct Load {
     pub unflushed: u64,
 }
 
-/// Whether a buffer's bytes lie in memory that a partner may map: if it is on this host and the buffer leaves room there for others. Else they are requested by
-/// the link. Mapping costs once per partner; then a byte costs a copy in and a copy out; by the link twice that, and a frame for each piece.
+/// Whether a buffer's bytes lie in memory that a partner may map: if both are on one host and the buffer leaves room there for others. Else they are requested
+/// by the link. Mapping costs once per partner; then a byte costs a copy in and a copy out; by the link twice that, and a frame for each piece.
 #[must_use]
 pub const fn is_lent(near: bool, bytes: u64, policy: &MessagePolicy) -> bool {
     near && bytes > 0 && bytes <= policy.lent_bytes_per_peer_max / 4

@@ -8,7 +8,7 @@ use crate::Time;
 /// What ends the holding of something before its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Until {
-    /// The partner says that it has read it, over whichever link.
+    /// The partner says, over whichever link, that it has read what is held.
     Read,
     /// The partner answers, or the link of this number is lost.
     Answered(u64),
@@ -56,7 +56,7 @@ pub enum Outcome {
     Late,
     /// The link whose loss ends it is gone.
     LinkLost,
-    /// The partner cannot map it, and has not looked at it.
+    /// The partner cannot map what is held, and has not looked at it.
     NotMapped,
     /// This node does not want it any more.
     LetGo,

@@ -35,7 +35,7 @@ use crate::{Time, collections::Shares};
 use held::Held;
 use mailboxes::Mailboxes;
 
-/// After so many messages that the other end of a link could not map, no more are sent that way over it.
+/// After this many messages that the other end of a link could not map, no more are sent that way over the link.
 const NOT_MAPPED_MAX: u32 = 4;
 /// Limit on partners that this node owes notice that it has read their messages: beyond it, notice is given at once.
 const OWED_PEERS_MAX: usize = 4_096;
@@ -61,7 +61,7 @@ pub struct MessageCounts {
     pub answered_long: u64,
     /// Buffers lent to a partner on this host, for it to map.
     pub lent: u64,
-    /// Reads of partners' buffers that this node maps, without asking them.
+    /// Reads of partners' buffers that this node maps, without requests to them.
     pub read_near: u64,
     /// Answers written into a return buffer through memory that both map.
     pub returned_near: u64,
@@ -98,7 +98,7 @@ pub struct Messages<H, W, B> {
     owed: BTreeMap<NodeId, Vec<u64>>,
     /// How often the other end of a link could not map what it was lent.
     not_mapped: BTreeMap<u64, u32>,
-    /// What became of messages so far. Whoever drives this counts what became of their bytes.
+    /// What became of messages so far. The driver counts what became of their bytes.
     pub counts: MessageCounts,
 }
 
@@ -142,7 +142,7 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         self.mailboxes.take(service)
     }
 
-    /// A message came. What it says of messages that its sender has read goes to [`Messages::on_taken`].
+    /// A message came. What it says about messages that its sender has read goes to [`Messages::on_taken`].
     pub fn deliver(&mut self, from: &Arc<NodeRef>, datagram: Datagram) -> Delivered<H, W, B> {
         if let Some(number) = datagram.about {
             let anybody = bug!(self.policy, MessageBug::StrangersAnswer);
@@ -254,7 +254,7 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         if self.owed.is_empty() { Vec::new() } else { self.owed.remove(&to).unwrap_or_default() }
     }
 
-    /// Which way an answer of so many bytes goes, from a service with this mailbox. Counts it.
+    /// Which way an answer goes under this load, from a service with this mailbox. Counts the answer.
     pub fn answer_by(&mut self, service: &str, load: Load) -> Carrier {
         let carrier =
             carrier(Load { waiting: load.waiting.max(self.mailboxes.waiting(service)), ..load }, &self.policy);
@@ -272,13 +272,13 @@ impl<H, W, B: Clone> Messages<H, W, B> {
         self.counts.answered_long += 1;
     }
 
-    /// Whether the other end of a link maps what is lent to it, as far as is known: one that has failed too often is not tried again.
+    /// Whether the other end of a link maps what is lent to it, as far as is known: an end that has failed too often is not tried again.
     #[must_use]
     pub fn maps(&self, link: u64) -> bool {
         self.not_mapped.get(&link).is_none_or(|times| *times < NOT_MAPPED_MAX)
     }
 
-    /// A partner cannot map a message beside this link, and did not look at it: it goes by the link instead. Only the partner whom it is for can say so, once.
+    /// A partner cannot map a message beside this link, and did not look at it: the message goes by the link instead. Only its receiver can say so, once.
     pub fn on_not_mapped(&mut self, from: NodeId, link: u64, number: u64) -> Option<Ended<H, W>> {
         let anybody = bug!(self.policy, MessageBug::StrangersSendBack);
         let ended = self.end_by(from, number, anybody, |until| until == Until::Taken(link), Outcome::NotMapped)?;

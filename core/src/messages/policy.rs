@@ -21,21 +21,21 @@ pub struct MessagePolicy {
     pub held_bytes_per_peer_max: u64,
     /// How long they are held at most, microseconds.
     pub held_time_max_us: u64,
-    /// For an answer of up to so many bytes, notice that it was read goes with the asker's next message, not in a message of its own.
+    /// For an answer of up to this many bytes, notice that it was read goes with the asker's next message, not in a message of its own.
     pub piggybacked_bytes_max: u64,
     /// Bytes of the memory that is lent to one partner on this host, for it to map: one such memory to read and one to write.
     pub lent_bytes_per_peer_max: u64,
     /// Such memories at one time.
     pub lent_max: usize,
-    /// A READ by the link of at least so many bytes asks for them in lent memory.
+    /// A READ of at least this many bytes by the link asks for them in lent memory.
     pub lent_read_bytes_min: u64,
-    /// A call to a node on this host, or a result, of at least so many bytes lies in lent memory.
+    /// A call to a node on this host, or a result, of at least this many bytes lies in lent memory.
     pub carried_bytes_min: u64,
     /// How long unused memory is kept, microseconds: lent memory in which nothing lies, and a partner's that is mapped and not read.
     pub lent_idle_max_us: u64,
-    /// A service with so many messages waiting counts as loaded, and leaves the transfer of its answers to those who asked.
+    /// A service with this many messages waiting counts as loaded, and leaves the transfer of its answers to those who asked.
     pub loaded_waiting_min: usize,
-    /// So does one with so many bytes written to a partner and not flushed.
+    /// So does a service with this many bytes written to a partner and not flushed.
     pub loaded_unflushed_bytes_min: u64,
     /// How long an answer may take to get into a return buffer before it goes as a long message instead, microseconds.
     pub return_time_max_us: u64,

@@ -58,7 +58,7 @@ impl Node {
         });
     }
 
-    /// The holder of the reply set has gone: the chain is stopped, and what still comes of it is dropped.
+    /// The holder of the reply set has gone: the chain is stopped, and what still arrives from it is dropped.
     pub fn forget(&mut self, now: Time, chain: ChainId) {
         self.at(now, |node| node.forget_chain(chain));
     }

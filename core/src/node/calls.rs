@@ -6,7 +6,7 @@ use super::Node;
 use crate::{Answer, Plan, SubChain, Ticket, Time, calls::Request, console::lines_brought_max};
 
 impl Node {
-    /// A service function has read so many bytes of blobs; if it has read any, this has to be said before [`Node::on_service_done`].
+    /// A service function has read these bytes of blobs; if it has read any, this has to be called before [`Node::on_service_done`].
     pub fn on_blobs_read(&mut self, ticket: Ticket, blobs: BlobBytes) {
         self.calls.blobs_read(ticket, blobs);
     }
@@ -16,7 +16,7 @@ impl Node {
         self.at(now, |node| node.calls.service_done(&mut node.ground, ticket, result, took_us));
     }
 
-    /// Whether the sub-chain with which a service of this node answers this step has begun, or is about to, and its intermediate answers are told here: from
+    /// Whether the sub-chain with which a service of this node answers this step has begun, or is about to, and its intermediate answers come here: from
     /// [`Node::on_service_done`] to [`crate::Action::HeardEnd`].
     #[must_use]
     pub fn hears(&self, step: &StepKey) -> bool {

@@ -14,15 +14,15 @@ impl Node {
     }
 
     /// `node` is linked from now on: over a network from this address, or, if there is none, from a process of this machine. All nodes of one address have a
-    /// common share of what this node takes on; of IPv6 the first 64 bits count.
+    /// common share of what this node takes on; for IPv6 the first 64 bits count.
     pub fn on_linked(&mut self, node: NodeId, address: Option<IpAddr>) {
         let ground = &mut self.ground;
         ground.parties.linked(node, address);
         ground.outgoing.link_changed(ground.now, node, &ground.policy);
     }
 
-    /// A link to `node` has broken: what it was asked is lost. Nobody waits for what it asked, unless it is still linked: of two links that both sides dialled
-    /// at once only one lasts, and what came by that goes on.
+    /// A link to `node` has broken: what the node was asked is lost. Nobody waits for what the node asked, unless it is still linked: of two links that both
+    /// sides dialled at once only one lasts, and what came over that link goes on.
     pub fn on_link_lost(&mut self, now: Time, node: NodeId, still_linked: bool) {
         self.at(now, |this| {
             let ground = &mut this.ground;

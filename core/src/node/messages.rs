@@ -17,7 +17,7 @@ impl Node {
         self.at(now, |node| node.take_message(from, message));
     }
 
-    /// A hop has come, `whole` or without its tail. A chain that is over takes no new step at its origin: one may still come on a way that was given up.
+    /// A hop has come, `whole` or without its tail. A chain that is over takes no new step at its origin: a hop may still come on a way that was given up.
     pub(super) fn take_hop(&mut self, from: &Arc<NodeRef>, hop: Box<Hop>, whole: bool) {
         let Self { chains, origin, ground, .. } = self;
         let (chain, me) = (hop.key.chain, ground.me.id);
@@ -124,7 +124,7 @@ impl Node {
                 rights.took(ground, from.id, &key, arrived, read);
                 ground.relays.took(&mut ground.out, from.id, key, (arrived, read));
             }
-            // The machine for segments, beside this one, takes them.
+            // The state machine for segments, beside this one, handles them.
             Message::Segment(_) => {}
             Message::CallElsewhere(id, relocation, again) => calls.elsewhere(ground, from.id, id, relocation, again),
             Message::HopElsewhere(key, relocation) => chains.hop_elsewhere(ground, from.id, &key, relocation),

@@ -1,4 +1,4 @@
-//! The node: its parts put together, and its interface to the shell. It only routes: events to the part that they concern, and what one part tells another.
+//! The node: its parts put together, and its interface to the shell. It only routes events: to the part that they concern, and from one part to another.
 
 mod begin;
 mod calls;

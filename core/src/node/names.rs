@@ -56,12 +56,12 @@ impl Node {
         });
     }
 
-    /// What was found for a name is valid for so long.
+    /// What was found for a name is valid for `ttl_us`.
     pub fn on_name_ttl(&mut self, now: Time, service: &str, ttl_us: u64) {
         self.ground.directory.names.shorten(service, now.after(ttl_us));
     }
 
-    /// Somebody says that this name leads elsewhere now: what is known of it is forgotten, and it is looked up again when it is used next.
+    /// The name is reported to lead elsewhere now: what is known about it is forgotten, and it is looked up again when it is used next.
     pub fn on_name_changed(&mut self, service: &str) {
         self.ground.directory.names.forget(service);
     }
@@ -93,7 +93,7 @@ impl Node {
     }
 
     /// This node no longer serves this service; what has begun goes on. `moving_us`: the service is being moved, and [`Node::service_moved`] will follow within
-    /// so many microseconds; until then its callers are told to wait.
+    /// this many microseconds; until then its callers are told to wait.
     pub fn leave_service(&mut self, now: Time, service: &str, moving_us: Option<u64>) {
         self.at(now, |node| {
             let Ground { directory, policy, clock, .. } = &mut node.ground;

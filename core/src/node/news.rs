@@ -1,4 +1,4 @@
-//! What the shell has to tell: what guests did, what is known of functions, and that time has passed.
+//! What the shell reports: what guests did, what is known of functions, and that time has passed.
 
 use alloc::{boxed::Box, sync::Arc};
 use bytes::Bytes;
@@ -52,7 +52,7 @@ impl Node {
         self.at(now, |node| node.chains.code_stored(&mut node.ground, code, stored.is_ok()));
     }
 
-    /// The registry's answer for this function. `None`: it does not have it, or cannot be asked.
+    /// The registry's answer for this function. `None`: the registry does not have it, or cannot be asked.
     pub fn on_code_fetched(&mut self, now: Time, code: Hash, bytes: Option<Bytes>) {
         self.at(now, |node| {
             if node.ground.codes.fetched(&mut node.ground.out, code, bytes) {

@@ -57,7 +57,7 @@ impl Node {
         Ok(())
     }
 
-    /// The user of a reply set has read so many more replies.
+    /// The user of a reply set has read `count` more replies.
     pub fn on_read(&mut self, now: Time, call: ChainId, count: usize) {
         self.at(now, |node| node.sets.on_read(&mut node.ground, call, count));
     }

@@ -1,4 +1,4 @@
-//! Brings the parts of the node what they have to say to each other.
+//! Passes events between the parts of the node.
 
 use catena_wire::ChainId;
 
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// Drops what has been remembered for long enough, so often that more of it goes than a peer can bring.
+    /// Drops what has been remembered for long enough, often enough that more is dropped than a peer can bring.
     pub(super) fn expire(&mut self) {
         const EVERY_US: u64 = 100_000;
         let awake = self.ground.clock.now();

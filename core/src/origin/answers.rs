@@ -40,7 +40,7 @@ impl Origin {
         });
     }
 
-    /// Does something with a chain's lines, and counts those that are kept of them then.
+    /// Calls `tell`, which may change a chain's lines, and then counts the bytes of the lines that are still kept.
     pub(super) fn tell_lines<T>(&mut self, chain: ChainId, tell: impl FnOnce(&mut Started) -> T) -> Option<T> {
         let started = self.chains.get_mut(&chain)?;
         let before = started.line_bytes();

@@ -26,16 +26,16 @@ pub(crate) struct Overdue {
     pub(crate) lost: Vec<(ChainId, Vec<Arc<NodeRef>>)>,
 }
 
-/// What the end of a chain was, to the origin to which it came.
+/// What an end that has arrived means to the origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// That of a chain which is awaited still: answers that it counts are on their way.
+    /// The end of a chain that is still awaited: answers that it counts are on their way.
     Early,
-    /// That of a chain which was cut: what is left of it is to stop.
+    /// The end of a chain that was cut: what is left of the chain is to stop.
     Cut,
-    /// The one that was awaited.
+    /// The end that was awaited.
     Last,
-    /// That of a chain which is not awaited here, or no longer.
+    /// The end of a chain that is not awaited here, or no longer.
     Unknown,
 }
 
@@ -158,7 +158,7 @@ impl Origin {
         self.finish(ground, chain, end, 0);
     }
 
-    /// Ends chains that are out of time, or of which a branch was silent too often.
+    /// Ends chains that are out of time, or that had a branch silent too often.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) -> Overdue {
         let (now, mut overdue) = (ground.now, Overdue::default());
         while let Some(chain) = self.timers.take_due(now) {

@@ -7,7 +7,7 @@ use catena_wire::Whereabouts;
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) step: u32,
-    /// The node that says so.
+    /// The node that reported this.
     pub(super) by: String,
     pub(super) whereabouts: Whereabouts,
 }

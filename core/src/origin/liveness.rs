@@ -20,17 +20,17 @@ struct Pulse {
 pub(super) struct Liveness {
     /// Branches under way, sorted. Most chains have one branch, and a map would reserve memory for many.
     pulses: Vec<(Branch, Pulse)>,
-    /// The last step heard of, of any branch, and where that was.
+    /// The last step heard of, on any branch, and where it was.
     last_step: u32,
     last_host: Arc<NodeRef>,
 }
 
-/// What to do about a chain of which a branch is silent.
+/// What to do about a chain that has a silent branch.
 #[derive(Debug)]
 pub(super) enum Silence {
     /// The chain is retransmitted, for the last time if `last`.
     Retransmit { last: bool },
-    /// The chain is given up: a branch was silent again after so many retransmissions, and was last heard of at this step on that host.
+    /// The chain is given up: a branch was silent again after this many retransmissions, and was last heard of at this step on that host.
     Lost { retransmissions: u8, step: u32, host: String },
 }
 

@@ -24,7 +24,7 @@ use trials::{Trial, Trials};
 /// What the service that answered a call with a chain, and that call's caller, need of the chain while it runs on its own.
 #[derive(Clone, Debug)]
 struct Detached {
-    /// The step by whose key the service is told of the answers, if it wants them.
+    /// The step under whose key the service is told of the answers, if it wants them.
     heard_as: Option<StepKey>,
     /// Lines shown so far, which go to the caller with the result.
     console: Vec<LogLine>,
@@ -33,7 +33,7 @@ struct Detached {
 }
 
 impl Detached {
-    /// Keeps these lines, as far as there is room for so many bytes.
+    /// Keeps these lines, as far as they fit into `room` bytes.
     fn keep(&mut self, lines: Vec<LogLine>, mut room: usize) {
         for line in lines {
             let bytes = line.kept_bytes();
@@ -62,7 +62,7 @@ struct Started {
     end: Option<Box<End>>,
     /// Set if a service of this node waits for the end, and nobody holds a reply set.
     detached: Option<Box<Detached>>,
-    /// The trial of a mode that it is, from which adaptive chains learn.
+    /// The trial of a mode that this chain is, if adaptive chains learn from it.
     trial: Option<Trial>,
 }
 
@@ -104,7 +104,7 @@ impl Origin {
         self.timers.next()
     }
 
-    /// Whether this chain may begin on behalf of `by`, of whose chains so many are under way. Returns its plan as it is to be carried out here, and the function
+    /// Whether this chain may begin on behalf of `by`, which has `own` chains under way. Returns its plan as it is to be carried out here, and the function
     /// and mode, if how long they take is to be learned.
     ///
     /// # Errors

@@ -10,13 +10,13 @@ use crate::{Time, collections::Recent};
 
 /// Functions that are remembered; beyond that, the least recently used is forgotten.
 const FUNCTIONS_MAX: usize = 4_096;
-/// One part in so many of the time may be spent on modes that are expected to be slower.
+/// One part in this many of the time may be spent on modes that are expected to be slower.
 const EXPLORING_PART: u64 = 100;
 /// Runs between two that explore a mode expected to be slower, and between two changes that are believed.
 const EXPLORE_AFTER: u32 = 16;
-/// The least weight of a series' newest run in its mean: one part in so many.
+/// The least weight of a series' newest run in its mean: one part in this many.
 const NEWEST_PART: i64 = 8;
-/// A run that is off by more than so many mean deviations plus an eighth of the mean is no coincidence (as in RFC 6298).
+/// A run that is off by more than this many mean deviations plus an eighth of the mean is no coincidence (as in RFC 6298).
 const DEVIATIONS_MAX: u64 = 4;
 /// The modes, in the order in which they are tried. `Adaptive` decides at each call by what is known of the link, the state and the result, which the other two
 /// modes have shown by then.
@@ -112,7 +112,7 @@ impl Function {
         }
     }
 
-    /// The mode that took least. One that was never answered comes last here, but `choose` counts exploring it as free.
+    /// The mode that took the least time. A mode that was never answered comes last here, but `choose` counts exploring it as free.
     fn best(&self) -> usize {
         (0..ARMS.len()).min_by_key(|arm| (self.arms[*arm].runs == 0, self.arms[*arm].took_us)).unwrap_or_default()
     }
@@ -142,7 +142,7 @@ impl Trials {
         ARMS[self.functions.entry(code, FUNCTIONS_MAX, Function::default).choose()]
     }
 
-    /// Learns from the outcome of a run. One that failed says nothing about how long an answer takes.
+    /// Learns from the outcome of a run. A failed run says nothing about how long an answer takes.
     pub(crate) fn learn(&mut self, trial: Trial, outcome: &Outcome) {
         let arm = ARMS.iter().position(|mode| *mode == trial.arm);
         let (Some(function), Some(arm)) = (self.functions.get_mut(&trial.code), arm) else { return };
@@ -159,7 +159,7 @@ mod tests {
 
     use super::Function;
 
-    /// By how many percent so many runs took longer than as many runs of the best mode; each mode takes as given, give or take `noise_pct`.
+    /// By how many percent `runs` runs took longer than as many runs of the best mode; each mode takes its `modes_us`, give or take `noise_pct`.
     fn over_the_best_pct(function: &mut Function, runs: u64, modes_us: [u64; 3], noise_pct: u64) -> u64 {
         let mut all_us = 0;
         for run in 0..runs {

@@ -148,7 +148,7 @@ impl Held {
         is_from_caller(&self.right, from)
     }
 
-    /// What would have ended it by itself has failed. Once the deadline has passed, it counts as ended by that.
+    /// What would have ended the right by itself has failed. Once the deadline has passed, the right counts as ended by the deadline.
     pub(super) fn failed(&mut self, now: Time) {
         self.late |= self.budget.deadline() <= now;
     }

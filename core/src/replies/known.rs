@@ -24,7 +24,7 @@ pub(super) struct Known {
     /// `service/function`; empty if the right is known only by its messages.
     pub(super) target: String,
     pub(super) holder: Option<Arc<NodeRef>>,
-    /// The node from which its messages come: its holder, or one that passes them on.
+    /// The node from which its messages come: its holder, or a node that passes them on.
     pub(super) way: Option<Arc<NodeRef>>,
     /// When it counts as silent for too long.
     pub(super) silent_at: Time,
@@ -110,7 +110,7 @@ impl Set {
         branches
     }
 
-    /// Whether so many replies may come under this right. A holder that keeps to its window finds room, unless too many holders use theirs up.
+    /// Whether these replies may come under this right. A holder that keeps to its window finds room, unless too many holders use theirs up.
     pub(super) fn has_room(
         &self,
         branch: &Branch,
@@ -145,7 +145,7 @@ impl Set {
             Fate::Failed(why) if known.way.is_none() => {
                 (known.lost, known.missing) = (true, Some(why));
             }
-            // It was heard of before, so some node has it.
+            // The right was heard of before, so some node has it.
             Fate::Failed(_) => {}
         }
         true
@@ -206,7 +206,7 @@ impl Reader {
         }
     }
 
-    /// Passes on the end of the set, which had so many rights.
+    /// Passes on the end of the set, which had `rights` rights.
     pub(super) fn hear_end(
         self,
         ground: &mut Ground,

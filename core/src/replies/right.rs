@@ -20,7 +20,7 @@ use crate::{
     outbox::Event,
 };
 
-/// A right that has ended: whose it was, and where the rights went that it delegated.
+/// A right that has ended: whose it was, and where the rights that it delegated went.
 #[derive(Clone, Debug)]
 struct Ended {
     right: Right,
@@ -339,7 +339,7 @@ impl Rights {
                 held.beat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
                 beat(ground, &held.right);
                 if held.waits {
-                    // What it waits for may be room at this node, rather than the reader.
+                    // What the function waits for may be room at this node, rather than the reader.
                     ground.out.ask(Action::RightChanged(key.clone()));
                 }
             }

@@ -1,4 +1,4 @@
-//! The caller's side: what has come of each call that is answered many times, and whether that is everything.
+//! The caller's side: what has arrived for each call that is answered many times, and whether that is everything.
 
 use alloc::{
     boxed::Box,

@@ -38,7 +38,7 @@ pub struct Export {
     pub on_write: Notify,
 }
 
-/// A segment of this node: its number, and its generation, which tells it from others that had the number.
+/// A segment of this node: its number, and its generation, which distinguishes it from others that had the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SegmentId {
     /// Its number; 0 is the registry's.
@@ -123,7 +123,7 @@ impl<M> Exports<M> {
         }
     }
 
-    /// Exports memory of so many bytes under a name.
+    /// Exports memory of `bytes` bytes under a name.
     ///
     /// # Errors
     /// See [`ExportError`].

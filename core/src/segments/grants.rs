@@ -1,4 +1,4 @@
-//! Grants: rights of one partner to a range, for so many uses, until a time. Long messages, blobs and return buffers are made of them.
+//! Grants: rights of one partner to a range, for a number of uses, until a time. Long messages, blobs and return buffers are made of them.
 
 use alloc::collections::BTreeMap;
 

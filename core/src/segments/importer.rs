@@ -1,4 +1,4 @@
-//! What this node does with segments of other nodes. It routes events to the parts that they concern, and what one part says to another.
+//! What this node does with segments of other nodes. Routes events to the parts that they concern, and from one part to another.
 
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::Time;
 pub enum Answer {
     /// Bytes.
     Data(Bytes),
-    /// Bytes that lie in memory lent to this node, until it says that it has taken what has this number.
+    /// Bytes that lie in memory lent to this node, until it reports this number as taken.
     Lent(u64, Buffer),
     /// What the word held before.
     Was(u64),
@@ -42,7 +42,7 @@ pub enum Answer {
 /// Why a write was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WriteRefused {
-    /// Too much is written and not flushed: there is room again when some of it is done. Holds the request to send to hear of that, unless it was sent before.
+    /// Too much is written and not flushed: there is room again when some of it is done. Holds the request to be told of that, unless it was sent before.
     NoRoom(Option<Asked>),
     /// It can never be done.
     Never(SegmentRefusal),

@@ -53,7 +53,7 @@ struct Imported {
 }
 
 impl Imported {
-    /// Kept for the flush that covers it. If there are too many, the last stands for the rest, and is reported by the flush that covers the last.
+    /// Kept for the flush that covers the write. If there are too many, the last stands for the rest, and is reported by the flush that covers the last.
     fn refuse(&mut self, write: RefusedWrite) {
         if self.refused.len() == REFUSALS_MAX {
             self.refused.pop();
@@ -67,7 +67,7 @@ impl Imported {
 pub struct Imports {
     imports_max: usize,
     all: BTreeMap<ImportId, Imported>,
-    /// The next import's number. None is used twice, so that one that was released finds nothing.
+    /// The next import's number. No number is used twice, so that one that was released finds nothing.
     next: u64,
     by_name: BTreeMap<(NodeId, Box<str>), ImportId>,
 }
@@ -86,7 +86,7 @@ impl Imports {
         Some(id)
     }
 
-    /// Adds a segment. It replaces one of the same name from the same owner, whose users find that stale, unless it is the same segment.
+    /// Adds a segment. Unless it is the same segment, it replaces one of the same name from the same owner, whose users then find theirs stale.
     ///
     /// # Errors
     /// [`SegmentRefusal::Overloaded`]: too many are imported.
@@ -150,7 +150,7 @@ impl Imports {
         self.all.iter().map(|(id, imported)| (*id, &imported.import))
     }
 
-    /// From now on every use of it fails here (section 4.1: after a refresh, stale entries fail at the source).
+    /// From now on every use of the import fails here (section 4.1: after a refresh, stale entries fail at the source).
     pub fn purge(&mut self, id: ImportId, why: SegmentRefusal) {
         if let Some(imported) = self.all.get_mut(&id) {
             imported.import.stale.get_or_insert(why);

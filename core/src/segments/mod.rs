@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | `owner` | segments of this node: routes, and says what becomes of a request |
 //! | `exports` | descriptors: name, number, generation, rights, write inhibit, when to notify |
-//! | `grants` | rights of one partner: to a range, for so many uses, until a time |
+//! | `grants` | rights of one partner: to a range, for a number of uses, until a time |
 //! | `turns` | the writes of each link in the order in which they were sent, though long ones overtake each other on the way |
 //! | `importer` | segments of other nodes: routes events to the three parts below |
 //! | `imports` | what was imported, whether it is still valid, and which writes to it were refused |

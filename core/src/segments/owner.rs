@@ -134,7 +134,7 @@ impl<M: Clone> Owner<M> {
         answer.map_or(Todo::Nothing, Todo::Answer)
     }
 
-    /// Returns the memory that a request is about, and puts into the request what is decided of it: see [`Todo::Do`]. `None`: it is about no memory.
+    /// Returns the memory that a request is about, and puts into the request what is decided about it: see [`Todo::Do`]. `None`: it is about no memory.
     fn allow(&mut self, now: Time, from: NodeId, message: &mut SegmentMessage) -> Result<Option<M>, SegmentRefusal> {
         let exported = match message {
             SegmentMessage::Read { at, count, notify, order, .. } => {
@@ -187,8 +187,8 @@ impl<M: Clone> Owner<M> {
         })
     }
 
-    /// A segment that this importer may reach without requests, by its rights or by a grant of the whole segment. `write` stays only if it may do everything
-    /// with the segment, as anybody can who reaches memory for writing.
+    /// A segment that this importer may reach without requests, by its rights or by a grant of the whole segment. `write` stays only if the importer may do
+    /// everything with the segment, since whoever reaches its memory for writing can do so.
     fn shown(&self, now: Time, from: NodeId, at: &At, write: &mut bool) -> Result<&Exported<M>, SegmentRefusal> {
         let exported = self.exports.find(at)?;
         let all = match at.grant {
@@ -222,7 +222,7 @@ impl<M: Clone> Owner<M> {
         }
     }
 
-    /// The segment at `at`, if this importer may do that with this range now. If it is by a grant, that counts as a use.
+    /// The segment at `at`, if this importer may do that with this range now. An access by a grant counts as a use.
     fn allowed(
         &mut self,
         now: Time,

@@ -29,7 +29,7 @@ pub struct SegmentPolicy {
     pub imports_max: usize,
     /// Requests of this node that wait for an answer.
     pub requests_max: usize,
-    /// How long one may wait, microseconds.
+    /// How long a request may wait, microseconds.
     pub request_timeout_us: u64,
     /// Bytes written to one owner and not yet flushed: beyond that a writer waits.
     pub unflushed_bytes_max: u64,

@@ -18,7 +18,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"catenaS1");
 const VALID: u64 = 1;
 const DELETED: u64 = 2;
 
-/// What a record says of a segment.
+/// What a record says about a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The hash of its name: see [`hash`].
@@ -69,19 +69,19 @@ pub const fn offset_of(slot: u32) -> u64 {
     (slot as u64 + 1) * RECORD_BYTES as u64
 }
 
-/// Bytes of a table of so many slots.
+/// Bytes of a table of `slots` slots.
 #[must_use]
 pub const fn table_bytes(slots: u32) -> u64 {
     offset_of(slots)
 }
 
-/// The head of a table of so many slots.
+/// The head of a table of `slots` slots.
 #[must_use]
 pub fn encode_head(slots: u32) -> [u8; RECORD_BYTES] {
     put(&[MAGIC, u64::from(slots)])
 }
 
-/// The number of slots by a table's head, if so many fit into the table.
+/// The number of slots according to a table's head, if that many fit into the table.
 #[must_use]
 pub fn decode_head(head: &[u8], bytes: u64) -> Option<u32> {
     let [magic, slots, ..] = words(head)?;
@@ -97,7 +97,7 @@ pub fn encode(record: &Record) -> [u8; RECORD_BYTES] {
     put(&[VALID, one, two, small, record.generation, record.bytes, check_of(record)])
 }
 
-/// The tombstone of a record that was deleted. What it was stays readable, above all the generation.
+/// The tombstone of a record that was deleted. What the record held stays readable, above all the generation.
 #[must_use]
 pub fn deleted(record: &Record) -> [u8; RECORD_BYTES] {
     let mut bytes = encode(record);
@@ -120,7 +120,7 @@ pub fn decode(bytes: &[u8]) -> Slot {
     if check == check_of(&record) { Slot::Valid(record) } else { Slot::Torn }
 }
 
-/// Words are read whole, records are not: this checksum tells a mix of two records from a record.
+/// Words are read whole, records are not: this checksum distinguishes a mix of two records from a record.
 fn check_of(record: &Record) -> u64 {
     let words = [
         record.hash[0],
@@ -176,7 +176,7 @@ pub enum Saw {
 }
 
 impl Probe {
-    /// Looks for a name in a table of so many slots, in at most `probes_max` of them.
+    /// Looks for a name in a table of `slots` slots, in at most `probes_max` of them.
     #[must_use]
     pub fn new(name: &str, slots: u32, probes_max: u32) -> Self {
         let hash = hash(name);

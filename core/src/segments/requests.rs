@@ -14,7 +14,7 @@ const SWEEP_US: u64 = 10_000;
 pub(super) enum Kind {
     Read(u32),
     Cas,
-    /// Answered after so many writes of its link.
+    /// Answered after this many writes of its link.
     Flush(ImportId, u64),
     /// The same, to make room for more writes.
     Room(u64),

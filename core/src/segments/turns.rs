@@ -14,7 +14,7 @@ struct Turns {
     /// The number of the next write.
     next: u64,
     early: BTreeMap<u64, Early>,
-    /// Requests that must not be done before so many writes, in the order in which they came.
+    /// Requests that must not be done before this many writes, in the order in which they came.
     waiting: BTreeMap<(u64, u64), SegmentMessage>,
     came: u64,
     held_bytes: u64,

@@ -189,20 +189,27 @@ pub(crate) fn the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_o
     let mut node = node(Policy::default());
     let mine = hop(1, 4).key;
     // It went from here to others, and from there on; their signs of life are passed on here.
-    let beats = |node: &mut Node, host| {
+    let beats = |node: &mut Node, now, host| {
         let beat = Message::Heartbeat(mine.clone(), (*node_ref(host)).clone(), Vec::new()).encode();
         let relay = Message::Relay { to: NodeId(9), head: beat.head.to_vec(), tail: beat.tail };
-        node.on_message(NOW, &node_ref(host), relay);
+        node.on_message(now, &node_ref(host), relay);
         sent(&actions(node)).into_iter().map(|(to, message, _)| (to, message)).collect::<Vec<_>>()
     };
     for host in [3, 4] {
-        assert!(matches!(beats(&mut node, host)[..], [(NodeId(9), Message::Heartbeat(..))]));
+        assert!(matches!(beats(&mut node, NOW, host)[..], [(NodeId(9), Message::Heartbeat(..))]));
     }
-    node.on_message(NOW, &node_ref(9), Message::Cancel(mine.chain));
+    // Their later ones are lost. A chain may last longer than steps are remembered.
+    let mut now = NOW;
+    for _ in 0..2 * Policy::default().step_record_ttl_us / 1_000_000 {
+        now = now.after(1_000_000);
+        node.on_timeout(now);
+    }
+    actions(&mut node);
+    node.on_message(now, &node_ref(9), Message::Cancel(mine.chain));
     let told: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(to, message, _)| (to, message)).collect();
     assert_eq!(told[..2], [3, 4].map(|host| (NodeId(host), Message::Cancel(mine.chain))));
     assert!(matches!(told[2..], [(NodeId(9), Message::Received(..))]));
-    let [(NodeId(9), Message::Heartbeat(..)), late] = &beats(&mut node, 5)[..] else { panic!("both") };
+    let [(NodeId(9), Message::Heartbeat(..)), late] = &beats(&mut node, now, 5)[..] else { panic!("both") };
     assert_eq!(*late, (NodeId(5), Message::Cancel(mine.chain)), "it is heard of for the first time");
 }
 
