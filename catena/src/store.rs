@@ -64,14 +64,14 @@ impl Store {
 
     /// Keeps a function if it matches its hash. Returns what to do in the folder, if there is one; doing that blocks on the disk.
     pub(crate) fn put(&self, hash: Hash, bytes: &Bytes) -> Result<Option<Filing>, Exception> {
+        if bytes.len() > self.bytes_max {
+            let message = format!("a function of {} bytes is more than this node keeps", bytes.len());
+            return Err(Exception::new(names::BAD_CODE, Fault::Caller, message));
+        }
         let actual = Hash(*blake3::hash(bytes).as_bytes());
         if actual != hash {
             let message = format!("a function came whose hash is {actual:?}, where {hash:?} was asked for");
             return Err(Exception::new(names::BAD_CODE, Fault::Node, message));
-        }
-        if bytes.len() > self.bytes_max {
-            let message = format!("a function of {} bytes is more than this node keeps", bytes.len());
-            return Err(Exception::new(names::BAD_CODE, Fault::Caller, message));
         }
         let mut inner = lock(&self.inner);
         if inner.by_hash.contains_key(&hash) {

@@ -213,6 +213,20 @@ pub enum Action {
     CallDone(CallId, Result<Value, Exception>),
 }
 
+impl Action {
+    /// Bytes of messages that it brings to the shell, while it waits.
+    pub(crate) fn carried_bytes(&self) -> usize {
+        let entries = |entries: &[ServiceEntry]| entries.iter().map(ServiceEntry::kept_bytes).sum();
+        match self {
+            Self::Send { message, .. } => message.head.len() + message.tail.len(),
+            Self::RunService { params, .. } => params.len_bytes(),
+            Self::StoreCode { bytes, .. } | Self::CheckCode { bytes: Some(bytes), .. } => bytes.len(),
+            Self::Offered { entries: all, .. } | Self::Listing { entries: all, .. } => entries(all),
+            _ => 0,
+        }
+    }
+}
+
 /// What a sent message is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Receipt {

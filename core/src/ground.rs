@@ -9,7 +9,7 @@ use catena_wire::{
 use crate::{
     Instance, Policy, Receipt, Time, Urgency,
     code::Codes,
-    collections::{AwakeClock, Parties, Party, Shares},
+    collections::{AwakeClock, Parties, Party, Shares, leaves_room},
     delivery::{Outgoing, Parcel},
     directory::{Directory, NotHere, Waiter},
     memory::{DedupTable, Fences, Listeners, Over, Relays, Senders, possibly_done},
@@ -95,19 +95,6 @@ impl Ground {
         Exception::new(names::OVERLOADED, Fault::Node, message)
     }
 
-    /// Whether a party that has `own` of something may have `more`, where all parties together have `all` and there is room for `max`. A party may have no more
-    /// than it leaves free, so that the next party finds room. An eighth of `max` is reserved for this node itself.
-    pub(crate) fn has_room(&self, by: Party, more: usize, own: usize, all: usize, max: usize) -> bool {
-        // All of `more` but the last unit, which has to find room too.
-        let before = more.saturating_sub(1);
-        let left = |max: usize| max.saturating_sub(all.saturating_add(before));
-        if by == Party::Own || bug!(self.policy, PeerTakesAll) {
-            return left(max) > 0;
-        }
-        let left = left(max - max / 8);
-        left > 0 && own.saturating_add(before) <= left
-    }
-
     /// Whether a party may have one more of these.
     ///
     /// # Errors
@@ -120,7 +107,7 @@ impl Ground {
         all: usize,
         max: usize,
     ) -> Result<(), Exception> {
-        if self.has_room(by, 1, own, all, max) {
+        if leaves_room(&self.policy, by, 1, own, all, max) {
             return Ok(());
         }
         if own == 0 || all >= max {
@@ -220,7 +207,9 @@ impl Ground {
             let (key, part) = (StepKey::first(chain), Part::Cancel(node.id));
             // If this is kept already, the node has been told, and is told again until it acknowledges.
             if !self.outgoing.keeps(&(key.clone(), part)) {
-                self.send_kept(key, part, Parcel::new(node, None, Message::Cancel(chain).encode(), until));
+                // Cancellations have a bound of their own.
+                let cancel = Message::Cancel(chain).encode();
+                self.send_kept(key, part, Parcel::new(Party::Own, node, None, cancel, until));
             }
         }
     }

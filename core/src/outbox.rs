@@ -63,24 +63,28 @@ pub(crate) enum Event {
 pub(crate) struct Outbox {
     me: Arc<NodeRef>,
     actions: VecDeque<Action>,
+    /// What they carry.
+    bytes: usize,
     events: VecDeque<Event>,
 }
 
 impl Outbox {
     pub(crate) const fn new(me: Arc<NodeRef>) -> Self {
-        Self { me, actions: VecDeque::new(), events: VecDeque::new() }
+        Self { me, actions: VecDeque::new(), bytes: 0, events: VecDeque::new() }
     }
 
     pub(crate) fn has_actions(&self) -> bool {
         !self.actions.is_empty()
     }
 
-    pub(crate) fn actions_waiting(&self) -> usize {
-        self.actions.len()
+    pub(crate) fn actions_waiting(&self) -> (usize, usize) {
+        (self.actions.len(), self.bytes)
     }
 
     pub(crate) fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front()?;
+        self.bytes -= action.carried_bytes();
+        Some(action)
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -89,11 +93,13 @@ impl Outbox {
 
     /// Queues an action for the shell.
     pub(crate) fn ask(&mut self, action: Action) {
+        self.bytes += action.carried_bytes();
         self.actions.push_back(action);
     }
 
     /// Queues an action ahead of those that wait: a guest that makes room goes before guests that need room.
     pub(crate) fn ask_first(&mut self, action: Action) {
+        self.bytes += action.carried_bytes();
         self.actions.push_front(action);
     }
 
@@ -107,8 +113,7 @@ impl Outbox {
         if to.id == self.me.id {
             return self.tell(Event::Message(message));
         }
-        let action = Action::Send { to: to.clone(), message: message.encode(), receipt, urgency, via: None };
-        self.actions.push_back(action);
+        self.ask(Action::Send { to: to.clone(), message: message.encode(), receipt, urgency, via: None });
     }
 
     /// Sends a message that is encoded already: one that was sent before, or that `via` may have to pass on.
@@ -125,6 +130,6 @@ impl Outbox {
         {
             return self.tell(Event::Message(message));
         }
-        self.actions.push_back(Action::Send { to, message, receipt, urgency: Urgency::Now, via });
+        self.ask(Action::Send { to, message, receipt, urgency: Urgency::Now, via });
     }
 }

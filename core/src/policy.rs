@@ -140,7 +140,7 @@ impl Default for Policy {
             partials_held_max: 4_096,
             partials_held_bytes_max: 16 << 20,
             outgoing_max: 65_536,
-            outgoing_bytes_max: 64 << 20,
+            outgoing_bytes_max: 128 << 20,
             console_lines_max: 1_024,
             names_max: 65_536,
             name_absent_ttl_us: 1_000_000,

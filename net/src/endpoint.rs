@@ -433,7 +433,7 @@ impl Retirement {
         if !std::thread::panicking() {
             tell();
         } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async { tell() });
+            runtime.spawn(async move { tell() });
         }
     }
 }

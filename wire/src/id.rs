@@ -75,6 +75,12 @@ impl Branch {
         Some(Self(before.to_vec()))
     }
 
+    /// Whether it is a branch of `other`, at whatever depth.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.len() > other.0.len() && self.0.starts_with(&other.0)
+    }
+
     /// Its number among its parent's branches; 0 for the whole chain.
     #[must_use]
     pub fn number(&self) -> u16 {

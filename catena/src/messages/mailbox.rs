@@ -1,6 +1,6 @@
 //! A service's messages.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use catena_wire::{Exception, Fault, names};
@@ -121,11 +121,7 @@ impl Drop for Mailbox {
         // Tells the senders that nobody will read these.
         left.into_iter().for_each(|(from, datagram)| drop(Received::new(&self.shell, from, datagram)));
         if self.offered {
-            let (shell, service) = (Arc::clone(&self.shell), self.service.clone());
-            self.shell.runtime().spawn(async move {
-                // The service has no function that could still run, and may have been withdrawn already.
-                let _ = shell.withdraw_service(&service, Duration::ZERO).await;
-            });
+            self.shell.withdraw_at_once(&self.service);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
     os::{
         fd::{AsFd, OwnedFd},
         linux::net::SocketAddrExt,
-        unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream},
+        unix::net::{SocketAddr, UnixListener as StdListener},
     },
     sync::{Arc, Mutex, Weak},
     time::{Duration, Instant},
@@ -68,8 +68,9 @@ pub(super) fn host() -> Option<u128> {
     Some(u128::from_le_bytes(id))
 }
 
-fn address(of: NodeId) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("catena-segments-{:016x}", of.0))
+/// The abstract name of a node's socket.
+fn name(of: NodeId) -> String {
+    format!("catena-segments-{:016x}", of.0)
 }
 
 impl Door {
@@ -99,7 +100,7 @@ impl Door {
         if *open {
             return Ok(());
         }
-        let listener = StdListener::bind_addr(&address(me)?)?;
+        let listener = StdListener::bind_addr(&SocketAddr::from_abstract_name(name(me))?)?;
         listener.set_nonblocking(true)?;
         let _runtime = runtime.enter();
         let listener = UnixListener::from_std(listener)?;
@@ -163,9 +164,7 @@ async fn give(caller: &UnixStream, parcel: &Parcel) -> io::Result<()> {
 /// Exchanges a ticket at the door of another node on this host.
 pub(super) async fn fetch(owner: NodeId, ticket: u128) -> io::Result<Parcel> {
     let fetched = tokio::time::timeout(EXCHANGE_TIMEOUT, async {
-        let stream = StdStream::connect_addr(&address(owner)?)?;
-        stream.set_nonblocking(true)?;
-        let mut stream = UnixStream::from_std(stream)?;
+        let mut stream = UnixStream::connect(format!("\0{}", name(owner))).await?;
         stream.write_all(&ticket.to_le_bytes()).await?;
         receive(&stream).await
     });

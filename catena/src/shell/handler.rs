@@ -17,6 +17,8 @@ static GREETINGS: LogLimit = LogLimit::new();
 
 /// Actions of the machines that may wait before links are read further.
 const ACTIONS_WAITING_MAX: usize = 4_096;
+/// The same, in bytes of what they carry.
+const ACTIONS_BYTES_MAX: usize = 16 << 20;
 
 /// The link layer's access to the shell. Weak, since the shell owns the links.
 pub(crate) struct LinkEvents {
@@ -138,7 +140,10 @@ impl Handler for LinkEvents {
     }
 
     fn is_behind(&self) -> bool {
-        self.shell.upgrade().is_some_and(|shell| shell.core().actions_waiting() > ACTIONS_WAITING_MAX)
+        self.shell.upgrade().is_some_and(|shell| {
+            let (actions, bytes) = shell.core().actions_waiting();
+            actions > ACTIONS_WAITING_MAX || bytes > ACTIONS_BYTES_MAX
+        })
     }
 
     fn decoded_bytes_max(&self, head: &[u8]) -> u64 {

@@ -99,6 +99,8 @@ pub(crate) struct Shell {
     /// For the sub-chains with which services of this node have answered.
     listeners: Mutex<HashMap<StepKey, Listener>>,
     listings: Questions<Vec<ServiceEntry>>,
+    /// Numbers of the listings that each peer has asked for and that are being made.
+    listings_asked: Mutex<HashMap<NodeId, Vec<u64>>>,
     questions: Questions<Vec<ResolverAnswer>>,
     offering: Offering,
     resolvers: OnceLock<Vec<Arc<dyn Resolver>>>,
@@ -116,6 +118,13 @@ pub(crate) struct Shell {
     name: Arc<str>,
     site: Option<Arc<str>>,
     settings: Settings,
+}
+
+/// Drops what is the service's code: if that panics, the thread that drives the machines must go on.
+fn let_go<T>(of_service: T) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(of_service))).is_err() {
+        tracing::warn!("what a service left behind panicked when it was dropped");
+    }
 }
 
 /// A service function that is running.
@@ -189,6 +198,7 @@ impl Shell {
             bursts: Bursts::new(),
             listeners: Mutex::default(),
             listings: Questions::default(),
+            listings_asked: Mutex::default(),
             questions: Questions::default(),
             offering: Offering::new(services),
             resolvers: OnceLock::new(),
@@ -327,7 +337,7 @@ impl Shell {
     fn stop_listening(&self, step: &StepKey) {
         // Dropped without the lock: what it holds is the service's.
         let ended = lock(&self.listeners).remove(step);
-        drop(ended);
+        let_go(ended);
     }
 
     fn hear(&self, step: &StepKey, value: Value) {

@@ -79,13 +79,7 @@ impl Offered {
     }
 
     /// Whether a node of this address may offer one more service of this size, of which these instances are known.
-    fn has_room_for(
-        &self,
-        node: NodeId,
-        address: Option<IpAddr>,
-        instances: &[ServiceEntry],
-        bytes: usize,
-    ) -> bool {
+    fn has_room_for(&self, node: NodeId, address: Option<IpAddr>, instances: &[ServiceEntry], bytes: usize) -> bool {
         let of_node = self.by_node.get(&node).map_or(0, |offer| offer.bytes);
         if of_node + bytes > NODE_BYTES_MAX || self.bytes + bytes > ALL_BYTES_MAX {
             return false;
@@ -164,6 +158,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_announced_is_bounded_in_bytes_for_each_node_each_address_and_all() {
+        let heavy = |service, node| ServiceEntry { functions: vec!["f".repeat(100 << 10)], ..entry(service, node) };
+        let mut offered = Offered::default();
+        let mut adds = |nodes: std::ops::Range<u64>, last: u8| {
+            let address = Some(IpAddr::from([10, 0, 0, last]));
+            let all = nodes.flat_map(|node| (0..20).map(move |service| (100 * node as usize + service, node)));
+            (all.filter(|(service, node)| offered.add(heavy(*service, *node), address)).count(), offered.bytes)
+        };
+        assert_eq!(adds(0..1, 1).0, 10, "of one node");
+        let (added, bytes) = adds(1..100, 1);
+        assert!(added > 100 && bytes <= ADDRESS_BYTES_MAX && bytes > ADDRESS_BYTES_MAX - NODE_BYTES_MAX);
+        let bytes = (2..9).map(|last| adds(u64::from(last) * 1_000..u64::from(last) * 1_000 + 100, last).1).max();
+        assert!(bytes.is_some_and(|bytes| bytes <= ALL_BYTES_MAX && bytes > ALL_BYTES_MAX - NODE_BYTES_MAX));
+        // What is said again in other words counts once.
+        let before = offered.bytes;
+        offered.add(entry(0, 0), None);
+        assert!(offered.bytes < before);
+        let nodes: Vec<_> = offered.by_node.keys().copied().collect();
+        nodes.into_iter().for_each(|node| drop(offered.drop_node(node)));
+        assert!(offered.bytes == 0 && offered.by_name.is_empty() && offered.of_address.is_empty());
+    }
+
+    #[test]
     fn no_address_has_all_instances_of_a_service() {
         let (here, there) = (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
         let mut offered = Offered::default();
@@ -172,7 +189,7 @@ mod tests {
         }
         assert!(!offered.add(entry(1, 900), here) && offered.add(entry(1, 1_000), there));
         // If the same node announces more by another link, that counts for the first address.
-        assert!(offered.add(entry(2, 0), there) && offered.of_address[&IpAddr::from([10, 0, 0, 2])] == 1);
+        assert!(offered.add(entry(2, 0), there) && offered.of_address[&IpAddr::from([10, 0, 0, 2])].services == 1);
     }
 
     #[test]
@@ -182,9 +199,10 @@ mod tests {
             assert_eq!(offered.add(entry(1, node), None), node < INSTANCES_MAX as u64);
         }
         for node in 0..INSTANCES_MAX as u64 - 1 {
-            assert!(offered.drop_node(NodeId(node)).is_empty());
+            assert_eq!(offered.drop_node(NodeId(node)), ["s1"]);
+            assert!(offered.by_name().contains_key("s1"));
         }
-        assert_eq!(offered.drop_node(NodeId(INSTANCES_MAX as u64 - 1)), ["s1"]);
+        offered.drop_node(NodeId(INSTANCES_MAX as u64 - 1));
         assert!(offered.by_name().is_empty() && offered.by_node.is_empty());
     }
 }

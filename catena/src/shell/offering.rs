@@ -133,17 +133,33 @@ impl Shell {
     ) -> BoxFuture<'a, Result<Arc<Service>, Exception>> {
         Box::pin(async move {
             let service = self.served(name)?;
-            self.leave(name, None);
-            self.moved(name, None);
+            self.stop_serving(name);
             let drained = self.drained(name, drain_max).await;
-            self.offering.remove(name);
-            self.tell_of_services();
+            self.no_longer_here(name);
             if !drained {
                 let message = format!("{name} is withdrawn, and still runs after {} ms", drain_max.as_millis());
                 return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message));
             }
             Ok(service)
         })
+    }
+
+    /// The same for a service without functions, of which nothing can run.
+    pub(crate) fn withdraw_at_once(self: &Arc<Self>, name: &str) {
+        if self.served(name).is_ok() {
+            self.stop_serving(name);
+            self.no_longer_here(name);
+        }
+    }
+
+    fn stop_serving(self: &Arc<Self>, name: &str) {
+        self.leave(name, None);
+        self.moved(name, None);
+    }
+
+    fn no_longer_here(self: &Arc<Self>, name: &str) {
+        self.offering.remove(name);
+        self.tell_of_services();
     }
 
     fn served(&self, name: &str) -> Result<Arc<Service>, Exception> {

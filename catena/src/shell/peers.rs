@@ -51,6 +51,7 @@ impl Peers {
     fn learn(&self, address: Option<IpAddr>, entries: impl Iterator<Item = ServiceEntry>) -> Vec<ServiceEntry> {
         let mut services = write(&self.services);
         let added: Vec<_> = entries.filter(|entry| services.add(entry.clone(), address)).collect();
+        drop(services);
         let mut departed = write(&self.departed);
         added.iter().for_each(|entry| drop(departed.remove(&entry.service)));
         added
@@ -65,9 +66,10 @@ impl Peers {
         let Peer { node, .. } = write(&self.by_link).remove(&link.id())?;
         let still_linked = self.is_linked(node.id);
         if !still_linked {
-            let served = write(&self.services).drop_node(node.id);
+            let mut served = write(&self.services).drop_node(node.id);
+            served.retain(|service| !self.serve(service));
             let mut departed = write(&self.departed);
-            for service in served.into_iter().filter(|service| !self.serve(service)).take(DEPARTED_MAX) {
+            for service in served.into_iter().take(DEPARTED_MAX) {
                 departed.insert(service, node.name.clone());
                 if departed.len() > DEPARTED_MAX {
                     departed.pop_first();

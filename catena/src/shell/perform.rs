@@ -21,7 +21,7 @@ use tokio::{sync::oneshot, task::AbortHandle};
 use super::{
     Shell, UnderWay,
     guests::{Basis, Event, elapsed_us},
-    lock,
+    let_go, lock,
 };
 use crate::{
     Context, RunOptions, Service,
@@ -36,6 +36,9 @@ const ACTIONS_IN_A_ROW_MAX: usize = 64;
 
 /// Services that finish at once may cause further actions in the same call, and so on. This limits the nesting; the rest becomes a task.
 const NESTED_MAX: u8 = 8;
+
+/// Listings that one peer may have asked for and that are being made.
+const LISTINGS_ASKED_MAX: usize = 8;
 
 /// The result of one look at the pending actions.
 #[allow(clippy::large_enum_variant, reason = "it lives no longer than it takes to look at it")]
@@ -200,10 +203,9 @@ impl Shell {
             Action::RightChanged(right) => self.right_changed(&right),
             Action::CancelService(ticket) => {
                 // A function without a task is in its first poll, and finds its entry removed after that.
-                let cancelled = lock(&self.running).remove(&ticket);
-                if let Some(UnderWay { task: Some(task), .. }) = cancelled {
-                    task.abort();
-                }
+                let cancelled = lock(&self.running).remove(&ticket).unwrap_or_default();
+                cancelled.task.iter().for_each(AbortHandle::abort);
+                let_go(cancelled.listens);
                 self.offering.done.notify_waiters();
             }
             Action::Begin { session, code, input, started_at_ms, seed, limits } => {
@@ -398,10 +400,24 @@ impl Shell {
         }
     }
 
+    /// A listing is long: it is made in a task, one for each peer, which answers all that the peer has asked until then.
     fn serve_listing(self: &Arc<Self>, id: u64, to: Arc<NodeRef>) {
-        let mut entries = self.own_services();
-        entries.extend(self.peers.first(super::mesh::LISTING_ENTRIES_MAX));
-        self.tell(to, Message::listing(id, entries));
+        let mut asked = lock(&self.listings_asked);
+        let ids = asked.entry(to.id).or_default();
+        if ids.len() < LISTINGS_ASKED_MAX {
+            ids.push(id);
+        }
+        if ids.len() > 1 {
+            return;
+        }
+        drop(asked);
+        let shell = Arc::clone(self);
+        self.runtime.spawn(async move {
+            let mut entries = shell.own_services();
+            entries.extend(shell.peers.first(super::mesh::LISTING_ENTRIES_MAX));
+            let ids = lock(&shell.listings_asked).remove(&to.id).unwrap_or_default();
+            ids.into_iter().for_each(|id| shell.tell(Arc::clone(&to), Message::listing(id, entries.clone())));
+        });
     }
 
     /// Passes a function to the repository.

@@ -1,10 +1,6 @@
 //! Questions to other nodes: each is forgotten once nobody waits for its answer.
 
-use std::{
-    collections::HashMap,
-    sync::Mutex,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Mutex, time::Duration};
 
 use catena_net::awake;
 use tokio::sync::oneshot;

@@ -145,8 +145,11 @@ struct Waiting {
 /// Messages that wait for nodes that are being dialled, by node and address: whoever names a wrong address for a node holds up only what is sent there.
 #[derive(Default)]
 pub(super) struct Waitings {
-    by_place: Mutex<BTreeMap<(NodeId, Option<String>), Vec<Waiting>>>,
+    by_place: Mutex<BTreeMap<Whereto, Vec<Waiting>>>,
 }
+
+/// A node, and the address at which it is dialled.
+type Whereto = (NodeId, Option<String>);
 
 impl Waitings {
     /// Returns whether it is the first message for this address of its node, which then has to be dialled.

@@ -120,12 +120,13 @@ impl Calls {
         else {
             return;
         };
-        if let Undelivered::TooLarge { bytes, bytes_max } = how {
-            let why = delivery.conclude(too_large(bytes, bytes_max));
-            return self.answer(ground, request, Err(why));
-        }
-        ground.directory.names.forget(&request.service);
-        let next = delivery.failed(how, request.key.is_some(), &ground.policy);
+        let next = match how {
+            Undelivered::TooLarge { bytes, bytes_max } => Next::GiveUp(delivery.too_large(too_large(bytes, bytes_max))),
+            Undelivered::Unreachable | Undelivered::Lost => {
+                ground.directory.names.forget(&request.service);
+                delivery.failed(how, request.key.is_some(), &ground.policy)
+            }
+        };
         if delivery.may_be_done() && !matches!(next, Next::SendAgain) {
             // The other node may have spent the hops that it was lent.
             request.budget.lend(ground.now, u32::MAX);

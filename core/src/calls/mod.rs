@@ -122,8 +122,8 @@ impl Calls {
     fn put(&mut self, ground: &mut Ground, id: u64, call: Call) {
         let by = call.request.by;
         self.owners.insert((call.request.reply_to.owner(), id));
-        // The other stages need no timer: a function that runs here ends in time by itself, and so does a first look-up.
-        if let Stage::Asked(_) | Stage::LookingUp(Some(_)) = &call.stage {
+        // The other stages need no timer: a function that runs here ends in time by itself.
+        if let Stage::Asked(_) | Stage::LookingUp(_) = &call.stage {
             self.timers.set(id, call.request.budget.deadline());
         }
         match &call.stage {

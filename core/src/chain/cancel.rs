@@ -156,12 +156,11 @@ impl Chains {
         }
     }
 
-    /// A heartbeat of this step's chain did not reach the origin.
+    /// A heartbeat that the chain sent at this step did not reach the origin. Other branches of the chain send their own.
     pub(crate) fn origin_unreached(&mut self, ground: &Ground, key: &StepKey) {
-        for (_, record) in ground.dedup.of_chain(key.chain) {
-            if let Some(activation) = record.session().and_then(|session| self.get_mut(session)) {
-                activation.unreached.note(ground.now);
-            }
+        let here = ground.dedup.stay_of(key).and_then(|(_, record)| self.get_mut(record.session()?));
+        if let Some(activation) = here {
+            activation.unreached.note(ground.now);
         }
     }
 }

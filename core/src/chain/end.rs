@@ -167,7 +167,7 @@ pub(super) fn emit(ground: &mut Ground, activation: &mut Activation, value: Valu
     if to.id == ground.me.id {
         return ground.out.tell(Event::Message(partial));
     }
-    let parcel = Parcel::new(to, via, partial.encode(), until);
+    let parcel = Parcel::new(activation.by, to, via, partial.encode(), until);
     let parcel = if step == 0 { parcel } else { parcel.away_from(origin, way) };
     ground.send_kept(key, Part::answer(number, step), parcel);
 }
@@ -243,7 +243,7 @@ fn way_of(ground: &Ground, activation: &Activation) -> Parcel {
     let via = ground.way_home(header).filter(|_| to.id == header.origin.id);
     let until =
         ground.now.after(activation.budget.left(ground.now).time_left_us().max(ground.policy.heartbeat_timeout_us));
-    Parcel::new(to, via, Encoded { head: Bytes::new(), tail: Bytes::new() }, until)
+    Parcel::new(activation.by, to, via, Encoded { head: Bytes::new(), tail: Bytes::new() }, until)
 }
 
 /// Sends the end, and keeps it until it has arrived and to answer repeats of its step.

@@ -259,7 +259,8 @@ impl Chains {
             return;
         }
         if let Undelivered::TooLarge { bytes, bytes_max } = how {
-            return self.take_back(ground, session, too_large(bytes, bytes_max));
+            let why = hand_off.delivery.too_large(too_large(bytes, bytes_max));
+            return self.take_back(ground, session, why);
         }
         let service = String::from(hand_off.cargo.service());
         match hand_off.delivery.failed(how, true, &ground.policy) {

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Receipt, SessionId, Urgency,
+    collections::leaves_room,
     delivery::Parcel,
     ground::Ground,
     memory::{DoneStep, Fate, StepRecord},
@@ -46,8 +47,9 @@ impl Chains {
             },
             _ => {
                 // The record of that call is left as it is, since its caller waits for the result.
-                let message = "another call was made under this step";
-                refuse(ground, from, &hop, Exception::new(names::PROTOCOL, Fault::Caller, message));
+                let message = "another call was made under this step; whether this one took effect is unknown";
+                let why = Exception::new(names::PROTOCOL, Fault::Caller, message).outcome_unknown();
+                refuse(ground, from, &hop, why);
             }
         }
     }
@@ -83,7 +85,7 @@ impl Chains {
         match done.fate.clone() {
             Fate::Ended(Some(sent)) if sent.to.id != ground.me.id => {
                 let until = ground.now.after(ground.policy.step_record_ttl_us);
-                let parcel = Parcel::new(sent.to, sent.via, sent.message, until);
+                let parcel = Parcel::new(done.from.party, sent.to, sent.via, sent.message, until);
                 ground.send_kept(sent.key, Part::End, parcel);
             }
             Fate::Forwarded(_, Some((activation, children))) if children.is_empty() => {
@@ -137,7 +139,7 @@ impl Chains {
         activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us);
         // A full node does not send it again: the origin will retransmit, or give the chain up.
         let (by, own) = (activation.by, self.brought.of(activation.by));
-        let full = !ground.has_room(by, 1, own, self.count(), ground.policy.activations_max);
+        let full = !leaves_room(&ground.policy, by, 1, own, self.count(), ground.policy.activations_max);
         if full || activation.budget.left(ground.now).time_left_us() == 0 {
             return;
         }

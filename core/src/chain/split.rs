@@ -8,7 +8,11 @@ use super::{
     Chains,
     activation::{Activation, Awaits, Cargo, ChainState, Ended, Merging, Phase, Recording, Suspended},
 };
-use crate::{GuestSplit, RetryScope, SessionId, collections::Party, ground::Ground};
+use crate::{
+    GuestSplit, RetryScope, SessionId,
+    collections::{Party, leaves_room},
+    ground::Ground,
+};
 
 impl Chains {
     /// A guest asked for a split. The chain moves to the merge host if it is `lone`, that is, if its function waits for nothing else.
@@ -57,7 +61,7 @@ impl Chains {
 
     fn has_room_for(&self, ground: &Ground, by: Party, branches: usize) -> bool {
         let own = self.brought.of(by);
-        ground.has_room(by, branches, own, self.count(), ground.policy.activations_max)
+        leaves_room(&ground.policy, by, branches, own, self.count(), ground.policy.activations_max)
     }
 
     /// Splits the chain where it is: this node is the merge host as well.

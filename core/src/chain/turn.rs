@@ -69,7 +69,7 @@ impl Chains {
 
     /// Calls that were started go on although nobody awaits them any more, as they would on one machine.
     pub(super) fn let_calls_go(&self, ground: &mut Ground, session: SessionId) {
-        if let Some(activation) = self.get(session).filter(|activation| !activation.calls.out.is_empty()) {
+        if let Some(activation) = self.get(session) {
             ground.out.tell(Event::Unawaited(session, activation.chain()));
         }
     }

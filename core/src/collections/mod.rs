@@ -16,7 +16,7 @@ pub(crate) use expiring::{EXPIRED_AT_ONCE_MAX, Expiring};
 pub(crate) use in_order::InOrder;
 pub(crate) use party::{Parties, Party};
 pub(crate) use recent::Recent;
-pub(crate) use shares::Shares;
+pub(crate) use shares::{Shares, leaves_room};
 pub(crate) use tally::{Taken, Tally};
 pub(crate) use timers::Timers;
 pub(crate) use unreached::Unreached;

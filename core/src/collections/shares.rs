@@ -2,6 +2,22 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
+use super::Party;
+use crate::Policy;
+
+/// Whether a party that has `own` of something may have `more`, where all parties together have `all` and there is room for `max`. A party may have no more
+/// than it leaves free, so that the next party finds room. An eighth of `max` is reserved for this node itself.
+pub(crate) fn leaves_room(policy: &Policy, by: Party, more: usize, own: usize, all: usize, max: usize) -> bool {
+    // All of `more` but the last unit, which has to find room too.
+    let before = more.saturating_sub(1);
+    let left = |max: usize| max.saturating_sub(all.saturating_add(before));
+    if by == Party::Own || bug!(policy, PeerTakesAll) {
+        return left(max) > 0;
+    }
+    let left = left(max - max / 8);
+    left > 0 && own.saturating_add(before) <= left
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Shares<P> {
     of: BTreeMap<P, Share>,

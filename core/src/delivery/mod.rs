@@ -161,6 +161,13 @@ impl Delivery {
         Ok(())
     }
 
+    /// It is too large for its link: this sending never left. The error to report, given why.
+    pub(crate) fn too_large(&mut self, why: Exception) -> Exception {
+        self.not_sent();
+        let sent_before = self.knowledge == Knowledge::MayBeDone;
+        self.conclude(if sent_before { why.outcome_unknown() } else { why })
+    }
+
     /// It did not get through. `remembered`: the node recognizes a repeat.
     pub(crate) fn failed(&mut self, how: Undelivered, remembered: bool, policy: &Policy) -> Next {
         if how == Undelivered::Unreachable {
@@ -248,6 +255,19 @@ mod tests {
         let harmless = Exception::new(names::OVERLOADED, Fault::Node, "");
         assert!(delivery.may_be_done() && delivery.conclude(harmless.clone()).unknown);
         assert_eq!(delivery.exhausted(&harmless).name, names::NODE_LOST);
+    }
+
+    #[test]
+    fn a_repetition_that_is_too_large_does_not_undo_the_sending_before_it() {
+        let large = || Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, "");
+        let mut delivery = Delivery::new(node(1), RetryScope::Nowhere);
+        delivery.send(Time::default());
+        assert!(!delivery.too_large(large()).unknown && !delivery.may_be_done());
+        delivery.redirect(node(1), RetryScope::Nowhere);
+        delivery.send(Time::default());
+        assert!(matches!(delivery.failed(Undelivered::Lost, true, &Policy::default()), Next::SendAgain));
+        delivery.send(Time::default());
+        assert!(delivery.too_large(large()).unknown && delivery.may_be_done());
     }
 
     #[test]

@@ -8,7 +8,10 @@ use alloc::{
 use catena_wire::{ChainId, Encoded, NodeId, NodeRef, Part, StepKey};
 use core::ops::RangeBounds;
 
-use crate::{Policy, Time, collections::Timers};
+use crate::{
+    Policy, Time,
+    collections::{Party, Shares, Timers, leaves_room},
+};
 
 /// How often a parcel is sent again after the same pause; the pauses after that grow.
 const QUICK_ATTEMPTS: u8 = 3;
@@ -18,6 +21,8 @@ type Key = (StepKey, Part);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
+    /// Whose share pays for it.
+    by: Party,
     pub(crate) to: Arc<NodeRef>,
     pub(crate) via: Option<Arc<NodeRef>>,
     pub(crate) message: Encoded,
@@ -45,12 +50,12 @@ pub(crate) struct Outgoing {
     /// The numbers of the parcels that are cancellations.
     cancels: BTreeSet<u64>,
     timers: Timers<u64>,
-    bytes: usize,
+    shares: Shares<Party>,
 }
 
 impl Outgoing {
     pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+        self.shares.all_bytes() as usize
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
@@ -61,9 +66,11 @@ impl Outgoing {
         self.parcels.contains_key(key)
     }
 
-    /// Whether `bytes` more bytes can be kept.
-    pub(crate) fn has_room(&self, bytes: usize, policy: &Policy) -> bool {
-        self.parcels.len() < policy.outgoing_max && self.bytes.saturating_add(bytes) <= policy.outgoing_bytes_max
+    /// Whether `bytes` more bytes can be kept for this party.
+    pub(crate) fn has_room(&self, by: Party, bytes: usize, policy: &Policy) -> bool {
+        let own_bytes = usize::try_from(self.shares.bytes_of(by)).unwrap_or(usize::MAX);
+        leaves_room(policy, by, 1, self.shares.of(by), self.shares.all(), policy.outgoing_max)
+            && leaves_room(policy, by, bytes, own_bytes, self.bytes(), policy.outgoing_bytes_max)
     }
 
     /// Keeps a parcel that has just been sent for the first time. False if there is no room for it.
@@ -73,7 +80,7 @@ impl Outgoing {
         if cancels {
             self.make_room(policy);
         }
-        if !self.has_room(bytes, policy) {
+        if !self.has_room(parcel.by, bytes, policy) {
             return false;
         }
         self.remove(&key);
@@ -85,7 +92,7 @@ impl Outgoing {
         self.timers.set(self.next, now.after(policy.accept_timeout_us.max(1)));
         self.by_node.insert((parcel.to.id, self.next));
         self.keys.insert(self.next, key.clone());
-        self.bytes += bytes;
+        self.shares.add_sized(parcel.by, bytes as u64);
         self.parcels.insert(key, parcel);
         true
     }
@@ -126,16 +133,16 @@ impl Outgoing {
         self.keys.remove(&parcel.number);
         self.cancels.remove(&parcel.number);
         self.by_node.remove(&(parcel.to.id, parcel.number));
-        self.bytes -= parcel.message.bytes();
+        self.shares.remove_sized(parcel.by, parcel.message.bytes() as u64);
         Some(parcel)
     }
 
-    /// Nobody waits for this chain any more, which is what its cancellations say.
+    /// The chain is stopped, which is what its cancellations say. Answers to its origin are kept as well: an end that cuts the chain off counts them.
     pub(crate) fn forget_chain(&mut self, chain: ChainId) {
         let first = (StepKey::first(chain), Part::End);
         let of_chain = self.parcels.range(first..).take_while(|(key, _)| key.0.chain == chain);
-        let told = |key: &Key| matches!(key.1, Part::Cancel(_));
-        let keys: Vec<Key> = of_chain.map(|(key, _)| key.clone()).filter(|key| !told(key)).collect();
+        let kept = |key: &Key| matches!(key.1, Part::Cancel(_) | Part::Partial(_));
+        let keys: Vec<Key> = of_chain.map(|(key, _)| key.clone()).filter(|key| !kept(key)).collect();
         keys.iter().for_each(|key| drop(self.remove(key)));
     }
 
@@ -186,8 +193,14 @@ impl Outgoing {
 }
 
 impl Parcel {
-    pub(crate) const fn new(to: Arc<NodeRef>, via: Option<Arc<NodeRef>>, message: Encoded, until: Time) -> Self {
-        Self { to, via, message, attempts: 0, until, number: 0, replaced: false, upto: 0, home: None }
+    pub(crate) const fn new(
+        by: Party,
+        to: Arc<NodeRef>,
+        via: Option<Arc<NodeRef>>,
+        message: Encoded,
+        until: Time,
+    ) -> Self {
+        Self { by, to, via, message, attempts: 0, until, number: 0, replaced: false, upto: 0, home: None }
     }
 
     /// Whether that node receives it, or passes it on.

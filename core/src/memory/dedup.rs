@@ -348,9 +348,14 @@ impl DedupTable {
     }
 }
 
-/// A fingerprint of a call's target and parameters, which distinguishes another call under the same step (FNV-1a; whoever forges one only gets an old answer of
-/// their own chain).
+/// A fingerprint of a call's target and parameters, which distinguishes another call under the same step. Whoever forges one only gets an old answer of their
+/// own chain, so it need not be a cryptographic one; it is made under the node's lock, so it takes eight bytes at a time.
 pub(crate) fn fingerprint(service: &str, function: &str, params: &Value) -> u64 {
-    let bytes = service.bytes().chain([0]).chain(function.bytes()).chain([0]).chain(params.as_bytes().iter().copied());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    let mix = |hash: u64, word: u64| (hash.rotate_left(26) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let parts = [service.as_bytes(), function.as_bytes(), &params.as_bytes()[..]];
+    parts.into_iter().fold(0, |hash, part| {
+        let (words, rest) = part.as_chunks();
+        let hash = words.iter().fold(mix(hash, part.len() as u64), |hash, word| mix(hash, u64::from_le_bytes(*word)));
+        rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte)))
+    })
 }

@@ -77,9 +77,9 @@ impl Node {
         self.ground.out.has_actions()
     }
 
-    /// How many things there are to do.
+    /// How many things there are to do, and the bytes of messages that they carry.
     #[must_use]
-    pub fn actions_waiting(&self) -> usize {
+    pub fn actions_waiting(&self) -> (usize, usize) {
         self.ground.out.actions_waiting()
     }
 

@@ -84,27 +84,41 @@ impl Liveness {
         if let Some(host) = host {
             self.heard_at(key, host);
         }
-        // A branch is tracked from when its parent names it until its parent goes on: a late sign of life must not make the origin wait for a branch that is
-        // over.
-        let Some(pulse) = self.pulse_mut(&key.branch) else { return };
+        let Ok(place) = self.place_of(&key.branch) else { return };
+        let (_, pulse) = &mut self.pulses[place];
         pulse.silent_at = silent_at;
         pulse.retransmissions = 0;
         pulse.step = pulse.step.max(key.step);
         let parent = pulse.clone();
-        let own = |branch: &Branch| branch.parent().as_ref() == Some(&key.branch);
-        let open: BTreeSet<&Branch> = open.unwrap_or_default().iter().filter(|branch| own(branch)).collect();
-        if open.is_empty() && self.pulses.len() == 1 {
+        let open = open.unwrap_or_default().iter().filter(|branch| branch.parent().as_ref() == Some(&key.branch));
+        self.track(place, &parent, &open.collect(), policy);
+    }
+
+    /// The branch at `place`, which was heard of a moment ago, has split into these branches and waits for them. A branch is tracked from when its parent names
+    /// it until its parent names it no longer, and so are those within it: a late sign of life must not make the origin wait for a branch that is over.
+    fn track(&mut self, place: usize, parent: &Pulse, open: &BTreeSet<&Branch>, policy: &Policy) {
+        // In their order, the branches within a branch are right behind it.
+        let behind = &self.pulses[place + 1..];
+        let within = behind.partition_point(|(branch, _)| branch.is_within(&self.pulses[place].0));
+        if within == 0 && open.is_empty() {
             return;
         }
-        self.pulses.retain(|(branch, _)| !own(branch) || open.contains(branch));
-        let unknown = open.into_iter().filter(|branch| self.place_of(branch).is_err());
-        let mut new: Vec<_> = unknown.map(|branch| (branch.clone(), parent.clone())).collect();
+        let is_open = |branch: &Branch| {
+            let before = open.range::<&Branch, _>(..=branch).next_back();
+            before.is_some_and(|open| branch == *open || branch.is_within(open))
+        };
+        let range = place + 1..=place + within;
+        let mut tracked: Vec<_> = self.pulses.drain(range).filter(|(branch, _)| is_open(branch)).collect();
+        let known = |branch: &Branch| tracked.binary_search_by(|(tracked, _)| tracked.cmp(branch)).is_ok();
+        let mut new: Vec<_> =
+            open.iter().filter(|branch| !known(branch)).map(|new| ((*new).clone(), parent.clone())).collect();
         if !bug!(policy, HeardWithoutBound) {
-            new.truncate(BRANCHES_MAX.saturating_sub(self.pulses.len()));
+            new.truncate(BRANCHES_MAX.saturating_sub(self.pulses.len() + tracked.len()));
         }
         // Two sorted runs are merged in one walk; each branch inserted in its place would move those behind it.
-        self.pulses.append(&mut new);
-        self.pulses.sort_by(|(a, _), (b, _)| a.cmp(b));
+        tracked.append(&mut new);
+        tracked.sort_by(|(a, _), (b, _)| a.cmp(b));
+        drop(self.pulses.splice(place + 1..place + 1, tracked));
     }
 
     /// A sign of life of one branch, taken for one of all of them: a seeded bug.
@@ -165,6 +179,36 @@ mod tests {
                 other => panic!("{now}: {other:?}"),
             }
         }
+    }
+
+    /// An inner split that closes is reported by nobody: its branches and its parent are over, and the chain goes on.
+    #[test]
+    fn branches_within_a_branch_that_is_over_are_over_too() {
+        let policy = Policy { retransmissions_max: 1, heartbeat_timeout_us: 10, ..Policy::default() };
+        let root = Branch::root();
+        let [first, second, tenth] = [1, 2, 10].map(|number| root.child(number).unwrap());
+        let inner = [first.child(1).unwrap(), first.child(2).unwrap()];
+        let mut liveness = Liveness::new(Time::from_us(10), &node("origin"));
+        let mut beat = |branch: &Branch, open: &[Branch], now: u64| {
+            liveness.seen(&key(branch, 1), Some(&node("host")), Some(open), Time::from_us(now + 10), &policy);
+            let tracked: Vec<_> = liveness.pulses.iter().map(|(branch, _)| branch.clone()).collect();
+            (tracked, liveness.silence(Time::from_us(now), &policy))
+        };
+        let all = [first.clone(), second.clone(), tenth.clone()];
+        assert_eq!(beat(&root, &all, 1).0.len(), 4);
+        let [one, two] = inner.clone();
+        let with_inner = [root.clone(), first.clone(), one, two, second.clone(), tenth.clone()];
+        assert_eq!(beat(&first, &inner, 2).0, with_inner);
+        assert_eq!(beat(&root, &all, 3).0, with_inner, "they are not the root's to end");
+        assert_eq!(beat(&second, &[], 4).0, with_inner);
+        for now in [5, 15, 25, 35] {
+            let (tracked, silence) = beat(&root, &[second.clone(), tenth.clone()], now);
+            assert_eq!(tracked, [root.clone(), second.clone(), tenth.clone()]);
+            assert!(!matches!(silence, Some(Silence::Lost { .. })), "{now}");
+            beat(&second, &[], now);
+            beat(&tenth, &[], now);
+        }
+        assert_eq!(beat(&root, &[], 40).0, [root]);
     }
 
     #[test]

@@ -215,9 +215,7 @@ impl Origin {
         if let Some(trial) = &mut started.trial {
             trial.last = *now;
         }
-        if !bug!(policy, OriginWaitsForEver) {
-            self.timers.set(key.chain, started.wakes_at());
-        }
+        // The chain's timer is left as it is: it is due at the old time, and set anew then.
         Some(started)
     }
 }

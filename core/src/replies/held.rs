@@ -203,21 +203,21 @@ pub(super) fn beat(ground: &mut Ground, right: &Right) {
     ground.out.send_encoded(Arc::new(right.caller.clone()), beat.encode(), Receipt::Beat(key), via);
 }
 
-pub(super) fn send_replies(ground: &mut Ground, right: &Right, until: Time, first: u32, values: Vec<Value>) {
+pub(super) fn send_replies(ground: &mut Ground, of: (Party, &Right), until: Time, first: u32, values: Vec<Value>) {
     let upto = first.saturating_add(u32::try_from(values.len()).unwrap_or(u32::MAX));
-    let key = right.key.clone();
+    let key = of.1.key.clone();
     let replies = Message::Replies(Replies { key: key.clone(), first, values });
-    send_kept(ground, right, until, (key, Part::Partial(first)), upto, replies);
+    send_kept(ground, of, until, (key, Part::Partial(first)), upto, replies);
 }
 
-pub(super) fn send_end(ground: &mut Ground, right: &Right, until: Time, end: RightEnd) {
+pub(super) fn send_end(ground: &mut Ground, of: (Party, &Right), until: Time, end: RightEnd) {
     let key = end.key.clone();
-    send_kept(ground, right, until, (key, Part::End), 0, Message::RightEnd(Box::new(end)));
+    send_kept(ground, of, until, (key, Part::End), 0, Message::RightEnd(Box::new(end)));
 }
 
 fn send_kept(
     ground: &mut Ground,
-    right: &Right,
+    (by, right): (Party, &Right),
     until: Time,
     (key, part): (StepKey, Part),
     upto: u32,
@@ -228,6 +228,6 @@ fn send_kept(
     }
     let via = ground.way_to(&right.caller, right.entry.as_ref());
     let until = until.max(ground.now.after(ground.policy.heartbeat_timeout_us));
-    let parcel = Parcel::new(Arc::new(right.caller.clone()), via, message.encode(), until).up_to(upto);
+    let parcel = Parcel::new(by, Arc::new(right.caller.clone()), via, message.encode(), until).up_to(upto);
     ground.send_kept(key, part, parcel);
 }

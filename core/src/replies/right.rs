@@ -23,6 +23,7 @@ use crate::{
 /// A right that has ended: whose it was, and where the rights that it delegated went.
 #[derive(Clone, Debug)]
 struct Ended {
+    by: Party,
     right: Right,
     until: Time,
     delegated: Vec<Delegated>,
@@ -120,7 +121,7 @@ impl Rights {
         if bytes > bytes_max {
             return Err(NotSent::Over(Box::new(too_large(held.sent, bytes as u64, bytes_max as u64))));
         }
-        if held.is_full() || !ground.outgoing.has_room(bytes, &ground.policy) || bytes > ground.room {
+        if held.is_full() || !ground.outgoing.has_room(held.by, bytes, &ground.policy) || bytes > ground.room {
             held.waits = true;
             return Err(NotSent::Full(value));
         }
@@ -277,9 +278,9 @@ impl Rights {
             return self.end_if_done(ground, key);
         }
         // Its end has counted this reply: it is sent again, without this reply.
-        let Some(Ended { right, until, delegated, late }) = self.ended.get(key).cloned() else { return };
+        let Some(Ended { by, right, until, delegated, late }) = self.ended.get(key).cloned() else { return };
         let end = RightEnd { key: key.clone(), replies: first, delegated, threw: Some(why), late };
-        send_end(ground, &right, until, end);
+        send_end(ground, (by, &right), until, end);
     }
 
     /// The caller, or the node that handed the right over, wants no more of this call, neither here nor where it was delegated to.
@@ -370,7 +371,7 @@ impl Rights {
         if now && !held.queue.is_empty() {
             self.bytes -= held.queue_bytes;
             while let Some((first, values)) = held.take_batch() {
-                send_replies(ground, &held.right, held.budget.deadline(), first, values);
+                send_replies(ground, (held.by, &held.right), held.budget.deadline(), first, values);
             }
             self.bursts.remove(key);
             held.flush_at = None;
@@ -397,10 +398,11 @@ impl Rights {
         let delegated: Vec<Delegated> = delegated.collect();
         let (right, until) = (held.right, held.budget.deadline());
         let late = held.late && !bug!(ground.policy, LateNotTold);
-        let ended = || Ended { right: right.clone(), until, delegated: delegated.clone(), late };
+        let by = held.by;
+        let ended = || Ended { by, right: right.clone(), until, delegated: delegated.clone(), late };
         self.ended.entry(ground.clock.now(), held.by, key.clone(), ground.policy.rights_max, ended);
         let end = RightEnd { key: key.clone(), replies: held.sent, delegated, threw: held.threw, late };
-        send_end(ground, &right, until, end);
+        send_end(ground, (by, &right), until, end);
     }
 
     fn remove(&mut self, key: &StepKey) -> Option<Held> {

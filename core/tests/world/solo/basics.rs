@@ -314,6 +314,19 @@ fn a_full_table_of_names_does_not_make_a_call_go_round_in_circles() {
 }
 
 #[test]
+fn a_call_ends_at_its_deadline_although_its_name_is_still_looked_up() {
+    let mut node = node(Policy::default());
+    node.call(NOW, "elsewhere", "f", Value::null(), Budget::new(1_000_000, 1), None);
+    let asked = actions(&mut node);
+    let [Action::Resolve { lookup, .. }] = asked[..] else { panic!("{asked:?}") };
+    node.on_timeout(NOW.after(1_000_000));
+    let ended = actions(&mut node);
+    let late = |why: &Exception| why.name == names::DEADLINE_EXCEEDED && !why.unknown;
+    assert!(ended.iter().any(|action| matches!(action, Action::CallDone(_, Err(why)) if late(why))), "{ended:?}");
+    assert!(ended.contains(&Action::AbandonLookup(lookup)) && node.is_idle(), "{ended:?}");
+}
+
+#[test]
 fn a_name_that_only_a_stopped_chain_needed_is_not_looked_up_any_more() {
     let mut node = node(Policy::default());
     let (chain, session) = begun(&mut node);

@@ -96,6 +96,8 @@ fn is_cut(node: &mut Node, receipts: Vec<Receipt>) -> Vec<Action> {
     assert!(end.cut && end.emitted == 1 && limit(end).unknown, "after the one that could be sent: {end:?}");
     assert_eq!(end.path, ["n9", "n1"]);
     assert_eq!(node.load(), (0, 0, 0));
+    node.on_timeout(NOW.after(Policy::default().accept_timeout_us));
+    assert_eq!(partials(&actions(node)).len(), 1, "the one that it counts goes out until it has arrived");
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
     let again = actions(node);
     assert_eq!(ends(&again)[0].1, *end);

@@ -294,3 +294,26 @@ fn calls_with_many_answers_that_a_peers_chain_makes_take_of_its_share() {
     assert_eq!(asked, 4);
     assert!(node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(1_000_000, 1), None).is_ok());
 }
+
+/// The stranger's origin acknowledges none of them.
+#[test]
+fn answers_of_a_strangers_chain_leave_others_room_to_be_sent_again() {
+    let mut node = node(Policy { outgoing_max: 64, outgoing_bytes_max: 8_000, ..Policy::default() });
+    let mut emits = |from: u64, hop: Hop, answers: usize| {
+        node.on_message(NOW, &node_ref(from), Message::Hop(Box::new(hop)));
+        let ticket = ticket_of(&actions(&mut node)).unwrap();
+        node.on_service_done(NOW, ticket, value(), 1);
+        let Some(Action::Resume { session, .. }) = actions(&mut node).pop() else { panic!("it goes on") };
+        let emits = vec![Value::encode(&"x".repeat(500)); answers];
+        node.on_turn(NOW, session, Ok(Turn { emits, calls: vec![call(0, "here")], ..Turn::default() }), 1);
+        actions(&mut node);
+    };
+    emits(STRANGER, strange(1, None), 100);
+    emits(2, *hop(1, 2), 3);
+    node.on_timeout(NOW.after(Policy::default().accept_timeout_us));
+    let again =
+        sent(&actions(&mut node)).into_iter().filter(|(_, message, _)| matches!(message, Message::Partial { .. }));
+    let (strangers, others): (Vec<_>, Vec<_>) = again.partition(|(to, ..)| *to == NodeId(STRANGER));
+    assert!((2..=7).contains(&strangers.len()), "{}", strangers.len());
+    assert_eq!(others.len(), 3);
+}

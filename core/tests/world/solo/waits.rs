@@ -211,6 +211,9 @@ fn a_function_that_nobody_has_ends_its_chain_when_its_parents_states_are_there()
             if continuation.as_ref() == b"parent" && why.name == names::CODE_MISSING)
     });
     assert!(goes_on, "{gone:?}");
+    let mut stopped = node.clone();
+    stopped.on_message(NOW, &node_ref(9), Message::Cancel(hop(1, 2).key.chain));
+    assert!(actions(&mut stopped).contains(&Action::CancelService(ticket)), "whoever stops the chain stops it as well");
     node.on_service_done(NOW, ticket, value(), 1);
     assert!(actions(&mut node).is_empty());
 }
