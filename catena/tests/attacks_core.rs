@@ -21,7 +21,9 @@ use std::{sync::Arc, time::Duration};
 
 use catena::{Client, Context, Exception, Hash, Node, NodeId, NodeRef, RunOptions, Service, from_value, to_value};
 use catena_net::Link;
-use catena_wire::{Brought, Budget, ChainId, Hop, Message, Outcome, Replies, RightEnd, StepKey, Value};
+use catena_wire::{
+    Brought, Budget, ChainId, Hop, Kinds, Message, Outcome, Replies, RightEnd, ServiceEntry, StepKey, Value,
+};
 use serde_json::{Value as Json, json};
 use tokio::{sync::Semaphore, task::JoinHandle};
 
@@ -141,6 +143,40 @@ async fn chains_with_much_to_carry_are_refused_before_the_nodes_memory_is_full()
     good(&client).await;
     send(&link, of_chain(&hop, 65, &attacker.node)).await;
     assert_eq!(attacker.answered(65).await, (accepted + 1, overloaded), "there is no room again");
+}
+
+/// Each has other services than the one before it, of as many functions as a message may name.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_announcements_are_cut_short_and_forgotten_with_the_next() {
+    const ANNOUNCEMENTS: usize = 60;
+    const FUNCTIONS: usize = 4_096;
+    let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
+    let alone = quiet(&nodes, &client).await;
+    let before = nodes.process("a").resident_bytes();
+    let attacker = Arc::new(Attacker::start(4_242, "attacker", |_| Vec::new()).await);
+    let link = attacker.link(&nodes.place("a")).await;
+    let announcing = {
+        let attacker = Arc::clone(&attacker);
+        async move {
+            let functions: Vec<_> = (0..FUNCTIONS).map(|one| format!("{one:0240}")).collect();
+            let [repeatable, durable, chaining] = [(); 3].map(|()| functions.clone());
+            let kinds = Kinds { repeatable, durable, chaining };
+            for round in 0..ANNOUNCEMENTS {
+                let heavy = |one| ServiceEntry {
+                    functions: functions.clone(),
+                    kinds: kinds.clone(),
+                    ..entry(&format!("attacker.{round}.{one}"), &attacker.node)
+                };
+                send(&link, Message::Offers((0..4).map(heavy).collect())).await;
+            }
+            attacker.is_read(&link).await;
+        }
+    };
+    alone.beside("long announcements", announcing, async || good(&client).await).await;
+    let more = nodes.process("a").resident_bytes().saturating_sub(before);
+    println!("{} MiB more", more >> 20);
+    assert!(more < MORE_BYTES_MAX / 2, "{} MiB more", more >> 20);
+    good(&client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -88,6 +88,19 @@ fn name_of<T>(result: Result<T, Exception>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mailbox_that_is_opened_again_at_once_is_found() {
+    let Pair { mut shop, buyer, node, .. } = pair().await;
+    for _ in 0..20 {
+        drop(shop);
+        shop = node.mailbox("shop").unwrap();
+        meet(&buyer, &shop).await;
+    }
+    // Whatever the drop of an earlier one has begun is over, once the node has answered somebody new.
+    let other = client_of(&node, MessagePolicy::default()).await;
+    assert!(other.services().await.iter().any(|entry| entry.service == "shop"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_message_goes_from_service_to_service_and_a_signal_says_that_it_came() {
     let Pair { shop, buyer, node, .. } = pair().await;
     buyer.send("shop", [&b"two"[..], b"", b"apples"]).await.unwrap();

@@ -136,3 +136,23 @@ pub(crate) fn customer_of(address: IpAddr) -> IpAddr {
         address => address,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn links_with_one_host_share_its_memory_by_whatever_names_it_was_dialled() {
+        let slots = Slots::new(Arc::new(EndpointConfig::default()));
+        let host = IpAddr::from([10, 0, 0, 1]);
+        let mut named: Vec<_> = ["a.test:1", "b.test:1"].map(|name| slots.take(name, false).unwrap()).into();
+        let accepted = slots.take("10.0.0.1:9", true).unwrap();
+        assert_eq!(accepted.memory.used(), STANDING_BYTES);
+        named.iter_mut().for_each(|slot| slot.move_to(host).unwrap());
+        assert_eq!(accepted.memory.used(), 3 * STANDING_BYTES);
+        assert_eq!((slots.taken().links, slots.taken().addresses.len()), (3, 1));
+        drop((named, accepted));
+        assert_eq!((slots.taken().links, slots.taken().accepted, slots.taken().addresses.len()), (0, 0, 0));
+    }
+}

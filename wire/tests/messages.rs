@@ -7,7 +7,7 @@ use bytes::Bytes;
 use catena_wire::{
     At, BRANCH_DEPTH_MAX, BRANCHES_MAX, BUFFERS_MAX, Branch, Brought, Budget, Buffer, COMPLETIONS_MAX,
     CONSOLE_LINES_MAX, ChainId, Completion, Datagram, Encoded, Exception, FUNCTIONS_MAX, Fault, Hello, Hop,
-    LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, Lent, Message, NAME_BYTES_MAX, NodeId, Outcome, PATH_HOSTS_MAX,
+    LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, Lent, Message, NAME_BYTES_MAX, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX,
     REPLIES_MAX, Replies, SHORT_BYTES_MAX, SHORT_ITEMS_MAX, STACK_DEPTH_MAX, SegmentMessage, StepKey, TRACE_STEPS_MAX,
     VALUE_DEPTH_MAX, Value, ValueError, WireError,
 };
@@ -160,6 +160,19 @@ fn names_paths_and_branches_have_bounds() {
         Message::decode(Message::Hop(Box::new(hop)).encode())
     };
     assert!(heartbeat(NAME_BYTES_MAX).is_ok() && heartbeat(NAME_BYTES_MAX + 1).is_err());
+
+    let from = |address: usize, site: usize| {
+        let mut hop = common::hop_of();
+        let origin = NodeRef {
+            address: Some("a".repeat(address)),
+            site: Some("s".repeat(site)),
+            ..(*hop.header.origin).clone()
+        };
+        hop.header.origin = origin.into();
+        Message::decode(Message::Hop(Box::new(hop)).encode())
+    };
+    assert!(from(NAME_BYTES_MAX, NAME_BYTES_MAX).is_ok());
+    assert!(from(NAME_BYTES_MAX + 1, 1).is_err() && from(1, NAME_BYTES_MAX + 1).is_err());
 
     let travelled = |hosts: usize| {
         let mut hop = common::hop_of();

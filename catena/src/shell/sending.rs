@@ -171,3 +171,34 @@ impl Waitings {
         lock(&self.by_place).remove(&(to.id, to.address.clone())).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use catena_net::MemoryBudget;
+
+    use super::*;
+
+    #[test]
+    fn whoever_names_a_wrong_address_of_a_node_holds_up_only_what_is_sent_there() {
+        let at = |address: &str| NodeRef {
+            id: NodeId(1),
+            name: String::new(),
+            address: Some(address.to_owned()),
+            site: None,
+        };
+        let memory = MemoryBudget::new(1_000);
+        let waiting = || Waiting {
+            message: Message::new(bytes::Bytes::new(), bytes::Bytes::new()),
+            receipt: Receipt::None,
+            lease: memory.lease(1).unwrap(),
+        };
+        let waitings = Waitings::default();
+        let (wrong, right) = (at("wrong:1"), at("right:1"));
+        assert!(waitings.add(&wrong, waiting()) && waitings.add(&right, waiting()) && !waitings.add(&right, waiting()));
+        assert_eq!(waitings.take_at(&wrong).len(), 1);
+        assert!(waitings.add(&wrong, waiting()));
+        assert_eq!((waitings.take(NodeId(2)).len(), waitings.take(NodeId(1)).len()), (0, 3), "the node is linked");
+        assert!(lock(&waitings.by_place).is_empty() && memory.used() == 0);
+    }
+}
