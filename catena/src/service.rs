@@ -9,7 +9,7 @@ use std::{
 };
 
 use catena_core::{Answer, Ticket};
-use catena_wire::{Exception, Fault, Kinds, StepKey, Value, names};
+use catena_wire::{Exception, Fault, Kinds, NAME_BYTES_MAX, StepKey, Value, names};
 use futures_core::Stream;
 use futures_util::StreamExt;
 use serde::{Serialize, de::DeserializeOwned};
@@ -468,7 +468,8 @@ impl SubChain {
     /// exception.
     #[must_use]
     pub fn catch(mut self, function: &str) -> Self {
-        self.chain.catch = Some(function.to_owned());
+        // No function has a longer name, and one that cannot be called catches nothing.
+        self.chain.catch = (function.len() <= NAME_BYTES_MAX).then(|| function.to_owned());
         self
     }
 

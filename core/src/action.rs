@@ -214,13 +214,22 @@ pub enum Action {
 }
 
 impl Action {
-    /// Bytes of messages that it brings to the shell, while it waits.
+    /// Bytes of messages that it brings to the shell: of those that may have many.
     pub(crate) fn carried_bytes(&self) -> usize {
         let entries = |entries: &[ServiceEntry]| entries.iter().map(ServiceEntry::kept_bytes).sum();
         match self {
             Self::Send { message, .. } => message.head.len() + message.tail.len(),
-            Self::RunService { params, .. } => params.len_bytes(),
-            Self::StoreCode { bytes, .. } | Self::CheckCode { bytes: Some(bytes), .. } => bytes.len(),
+            Self::RunService { params: value, .. }
+            | Self::Begin { input: value, .. }
+            | Self::Settle { result: Ok(value), .. }
+            | Self::Reply(_, Replied::Partial(value))
+            | Self::Heard(_, value)
+            | Self::CallDone(_, Ok(value)) => value.len_bytes(),
+            Self::Reply(_, Replied::Replies(values)) => values.iter().map(Value::len_bytes).sum(),
+            Self::Resume { continuation: bytes, .. }
+            | Self::Branch { continuation: bytes, .. }
+            | Self::StoreCode { bytes, .. }
+            | Self::CheckCode { bytes: Some(bytes), .. } => bytes.len(),
             Self::Offered { entries: all, .. } | Self::Listing { entries: all, .. } => entries(all),
             _ => 0,
         }

@@ -490,10 +490,10 @@ impl Hub {
     fn claim(&self, link: &Arc<Link>, hello: &Hello) -> Result<(), Arc<Link>> {
         let mut registry = lock(&self.registry);
         registry.claim(link, hello.identity.node)?;
-        link.introduce(hello.clone(), self.pipe_to(hello.identity.site.as_deref()));
         if link.place.is_none() {
             link.greet(self.hello(false));
         }
+        link.introduce(hello.clone(), self.pipe_to(hello.identity.site.as_deref()));
         let node = hello.identity.node;
         for other in registry.replace_refused(link, node) {
             other.end(LinkError::Taken { peer: other.peer.clone(), node });

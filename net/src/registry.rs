@@ -51,9 +51,12 @@ impl Registry {
 
     /// From now on a look-up of this place finds this link, which few places may do.
     pub(crate) fn also_at(&mut self, place: &Place, link: &Link) {
-        if self.by_place.values().filter(|id| **id == link.id).count() < PLACES_PER_LINK_MAX {
-            self.by_place.insert(place.clone(), link.id);
+        let others = self.by_place.iter().filter(|(other, id)| **id == link.id && link.place.as_ref() != Some(*other));
+        let others: Vec<_> = others.map(|(other, _)| other.clone()).collect();
+        if others.len() >= PLACES_PER_LINK_MAX {
+            others.first().map(|other| self.by_place.remove(other));
         }
+        self.by_place.insert(place.clone(), link.id);
     }
 
     /// Takes the places of links that `node` has refused because it has another one to this endpoint, which is `link`. Returns those links, which are to end.

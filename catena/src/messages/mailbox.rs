@@ -17,8 +17,8 @@ pub struct Mailbox {
     shell: Arc<Shell>,
     service: Box<str>,
     bell: Arc<Notify>,
-    /// Whether the service exists for its messages alone.
-    offered: bool,
+    /// The service, if it exists for its messages alone.
+    offered: Option<Arc<Service>>,
 }
 
 impl std::fmt::Debug for Mailbox {
@@ -35,10 +35,10 @@ impl Mailbox {
             let shown: String = service.chars().take(64).collect();
             Exception::new(names::BAD_PARAMETERS, Fault::Caller, format!("mailbox of {shown:?}: {why}"))
         })?;
-        let mut mailbox = Self { shell: Arc::clone(shell), service: service.into(), bell, offered: false };
+        let mut mailbox = Self { shell: Arc::clone(shell), service: service.into(), bell, offered: None };
         if shell.service(service).is_none() {
             shell.offer_service(Service::new(service))?;
-            mailbox.offered = true;
+            mailbox.offered = shell.service(service);
         }
         Ok(mailbox)
     }
@@ -117,11 +117,12 @@ pub(crate) fn send_short<'a>(
 
 impl Drop for Mailbox {
     fn drop(&mut self) {
+        // Before it is closed: whoever opens it anew then offers it anew.
+        if let Some(service) = &self.offered {
+            self.shell.withdraw_at_once(service);
+        }
         let left = self.shell.post.machine().close(&self.service);
         // Tells the senders that nobody will read these.
         left.into_iter().for_each(|(from, datagram)| drop(Received::new(&self.shell, from, datagram)));
-        if self.offered {
-            self.shell.withdraw_at_once(&self.service);
-        }
     }
 }

@@ -97,6 +97,8 @@ impl Dials {
         let untold = !self.is_told(address);
         let turns = if untold { &self.untold_turns } else { &self.told_turns };
         let turn = turns.next().await?;
+        // The mesh may have named it meanwhile.
+        let untold = untold && !self.is_told(address);
         if untold && !lock(&self.untold).take(address, self.untold_max, Instant::now()) {
             return None;
         }

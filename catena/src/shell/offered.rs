@@ -55,8 +55,22 @@ impl Offered {
         &self.by_name
     }
 
+    /// A node, linked from this address, announces these services in place of all others.
+    pub(super) fn replace(
+        &mut self,
+        node: NodeId,
+        address: Option<IpAddr>,
+        entries: impl Iterator<Item = ServiceEntry>,
+    ) -> News {
+        let mut gone = self.drop_node(node);
+        let added: Vec<_> = entries.filter(|entry| self.add(entry.clone(), address)).collect();
+        let kept: BTreeSet<_> = added.iter().map(|entry| entry.service.as_str()).collect();
+        gone.retain(|service| !kept.contains(service.as_str()));
+        News { added, gone }
+    }
+
     /// A node, linked from this address, announces one more service. False if there is no room for it.
-    pub(super) fn add(&mut self, entry: ServiceEntry, address: Option<IpAddr>) -> bool {
+    fn add(&mut self, entry: ServiceEntry, address: Option<IpAddr>) -> bool {
         let (node, bytes) = (entry.node.id, entry.kept_bytes());
         // It counts for the address from which the node first announced a service.
         let address = self.by_node.get(&node).map_or(address, |offer| offer.address);
@@ -175,6 +189,8 @@ mod tests {
         let before = offered.bytes;
         offered.add(entry(0, 0), None);
         assert!(offered.bytes < before);
+        let news = offered.replace(NodeId(0), None, [entry(1, 0), heavy(77, 0)].into_iter());
+        assert_eq!((news.added.len(), news.gone.len()), (2, 9), "all but one of those before");
         let nodes: Vec<_> = offered.by_node.keys().copied().collect();
         nodes.into_iter().for_each(|node| drop(offered.drop_node(node)));
         assert!(offered.bytes == 0 && offered.by_name.is_empty() && offered.of_address.is_empty());

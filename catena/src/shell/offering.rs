@@ -144,9 +144,10 @@ impl Shell {
         })
     }
 
-    /// The same for a service without functions, of which nothing can run.
-    pub(crate) fn withdraw_at_once(self: &Arc<Self>, name: &str) {
-        if self.served(name).is_ok() {
+    /// The same for a service without functions, of which nothing can run; unless it was withdrawn before, and another may have its name.
+    pub(crate) fn withdraw_at_once(self: &Arc<Self>, service: &Arc<Service>) {
+        let name = service.name();
+        if self.offering.get(name).is_some_and(|known| Arc::ptr_eq(&known, service)) {
             self.stop_serving(name);
             self.no_longer_here(name);
         }

@@ -42,19 +42,16 @@ impl Peers {
         let node = Arc::new(hello.node);
         write(&self.by_link).insert(link.id(), Peer { node: Arc::clone(&node), address: link.host() });
         let own = hello.services.into_iter().filter(|entry| entry.node.id == node.id);
-        let added = self.learn(link.host(), own);
+        let news = self.learn(node.id, link.host(), own);
         self.greeted.notify_waiters();
-        (node, News { added, gone: Vec::new() })
+        (node, news)
     }
 
-    /// Returns those for which there was room.
-    fn learn(&self, address: Option<IpAddr>, entries: impl Iterator<Item = ServiceEntry>) -> Vec<ServiceEntry> {
-        let mut services = write(&self.services);
-        let added: Vec<_> = entries.filter(|entry| services.add(entry.clone(), address)).collect();
-        drop(services);
+    fn learn(&self, node: NodeId, address: Option<IpAddr>, entries: impl Iterator<Item = ServiceEntry>) -> News {
+        let news = write(&self.services).replace(node, address, entries);
         let mut departed = write(&self.departed);
-        added.iter().for_each(|entry| drop(departed.remove(&entry.service)));
-        added
+        news.added.iter().for_each(|entry| drop(departed.remove(&entry.service)));
+        news
     }
 
     pub(crate) fn of(&self, link: &Arc<Link>) -> Option<Arc<NodeRef>> {
@@ -126,15 +123,14 @@ impl Peers {
     /// Replaces the services that a node announces.
     pub(super) fn offers(&self, node: &NodeRef, entries: Vec<ServiceEntry>) -> News {
         let Some(address) = self.linked_from(node.id) else { return News::default() };
-        let mut gone = write(&self.services).drop_node(node.id);
         let own = entries.into_iter().filter(|entry| entry.node == *node);
-        let added = self.learn(address, own.take(super::mesh::SERVICES_PER_PEER_MAX));
-        gone.retain(|service| added.iter().all(|entry| entry.service != *service));
+        let news = self.learn(node.id, address, own.take(super::mesh::SERVICES_PER_PEER_MAX));
         // Its link may have been lost meanwhile, which could not remove these entries yet.
         if !self.is_linked(node.id) {
             write(&self.services).drop_node(node.id);
+            return News::default();
         }
-        News { added, gone }
+        news
     }
 
     /// The node that served it until its link was lost, if no other has served it since.

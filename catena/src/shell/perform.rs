@@ -315,7 +315,7 @@ impl Shell {
         let running: Running = match (polled, gathered) {
             (Poll::Ready(Ok(Answer::Nothing)), Some(gathered)) => Box::pin(list_when_complete(gathered)),
             (Poll::Ready(result), _) => {
-                drop(running);
+                let_go(running);
                 return self.service_done(ticket, result, began, right);
             }
             (Poll::Pending, Some(gathered)) => Box::pin(async move {
@@ -357,7 +357,7 @@ impl Shell {
             }
         };
         // Without any lock: what they hold is the service's, and may come back to this node when it is dropped.
-        drop((right, unheard));
+        let_go((right, unheard));
         self.offering.done.notify_waiters();
     }
 

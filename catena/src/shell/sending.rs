@@ -1,7 +1,7 @@
 //! Outgoing messages, over an open link or after dialling.
 
 use std::{
-    collections::BTreeMap,
+    collections::HashMap,
     sync::{Arc, Mutex},
 };
 
@@ -145,30 +145,34 @@ struct Waiting {
 /// Messages that wait for nodes that are being dialled, by node and address: whoever names a wrong address for a node holds up only what is sent there.
 #[derive(Default)]
 pub(super) struct Waitings {
-    by_place: Mutex<BTreeMap<Whereto, Vec<Waiting>>>,
+    by_node: Mutex<HashMap<NodeId, ByAddress>>,
 }
 
-/// A node, and the address at which it is dialled.
-type Whereto = (NodeId, Option<String>);
+type ByAddress = HashMap<Option<String>, Vec<Waiting>>;
 
 impl Waitings {
     /// Returns whether it is the first message for this address of its node, which then has to be dialled.
     fn add(&self, to: &NodeRef, waiting: Waiting) -> bool {
-        let mut by_place = lock(&self.by_place);
-        let all = by_place.entry((to.id, to.address.clone())).or_default();
+        let mut by_node = lock(&self.by_node);
+        let all = by_node.entry(to.id).or_default().entry(to.address.clone()).or_default();
         all.push(waiting);
         all.len() == 1
     }
 
     /// All that wait for this node.
     fn take(&self, node: NodeId) -> Vec<Waiting> {
-        let mut by_place = lock(&self.by_place);
-        by_place.extract_if((node, None).., |(to, _), _| *to == node).flat_map(|(_, waiting)| waiting).collect()
+        lock(&self.by_node).remove(&node).into_iter().flat_map(HashMap::into_values).flatten().collect()
     }
 
     /// Those that wait for a dial of this address.
     fn take_at(&self, to: &NodeRef) -> Vec<Waiting> {
-        lock(&self.by_place).remove(&(to.id, to.address.clone())).unwrap_or_default()
+        let mut by_node = lock(&self.by_node);
+        let Some(by_address) = by_node.get_mut(&to.id) else { return Vec::new() };
+        let waiting = by_address.remove(&to.address).unwrap_or_default();
+        if by_address.is_empty() {
+            by_node.remove(&to.id);
+        }
+        waiting
     }
 }
 
@@ -199,6 +203,6 @@ mod tests {
         assert_eq!(waitings.take_at(&wrong).len(), 1);
         assert!(waitings.add(&wrong, waiting()));
         assert_eq!((waitings.take(NodeId(2)).len(), waitings.take(NodeId(1)).len()), (0, 3), "the node is linked");
-        assert!(lock(&waitings.by_place).is_empty() && memory.used() == 0);
+        assert!(lock(&waitings.by_node).is_empty() && memory.used() == 0);
     }
 }

@@ -121,7 +121,7 @@ impl Calls {
             return;
         };
         let next = match how {
-            Undelivered::TooLarge { bytes, bytes_max } => Next::GiveUp(delivery.too_large(too_large(bytes, bytes_max))),
+            Undelivered::TooLarge { bytes, bytes_max } => Next::GiveUp(delivery.too_large(bytes, bytes_max)),
             Undelivered::Unreachable | Undelivered::Lost => {
                 ground.directory.names.forget(&request.service);
                 delivery.failed(how, request.key.is_some(), &ground.policy)
@@ -238,12 +238,4 @@ fn no_time() -> Exception {
 fn late(host: &str) -> Exception {
     let message = format!("no answer from {host} in time; whether the call took effect is unknown");
     Exception::new(names::DEADLINE_EXCEEDED, Fault::Service, message).outcome_unknown()
-}
-
-/// A hop or call is too large to be sent; it has not gone out.
-pub(crate) fn too_large(bytes: u64, bytes_max: u64) -> Exception {
-    let message = format!(
-        "the call has {bytes} bytes with all that it carries, where a message may have {bytes_max}; nothing was done; carry less, or call in parts"
-    );
-    Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message)
 }

@@ -24,7 +24,6 @@ use crate::{
     outbox::Event,
 };
 pub(crate) use answer::result_too_large;
-pub(crate) use ask::too_large;
 
 /// How far a call has got.
 #[derive(Clone, Debug)]

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     Action, Handed, Instance, Receipt, RetryScope, SessionId, Undelivered,
-    calls::too_large,
     delivery::{Delivery, Next, unreachable},
     directory::{Known, Waiter, not_served},
     ground::Ground,
@@ -233,7 +232,7 @@ impl Chains {
         }
         if hand_off.delivery.attempts() == handed.attempt {
             self.hop_failed(ground, handed.session, how);
-        } else if how == Undelivered::Unreachable {
+        } else if how != Undelivered::Lost {
             hand_off.delivery.not_sent();
         }
     }
@@ -259,7 +258,7 @@ impl Chains {
             return;
         }
         if let Undelivered::TooLarge { bytes, bytes_max } = how {
-            let why = hand_off.delivery.too_large(too_large(bytes, bytes_max));
+            let why = hand_off.delivery.too_large(bytes, bytes_max);
             return self.take_back(ground, session, why);
         }
         let service = String::from(hand_off.cargo.service());

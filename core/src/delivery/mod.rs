@@ -161,10 +161,19 @@ impl Delivery {
         Ok(())
     }
 
-    /// It is too large for its link: this sending never left. The error to report, given why.
-    pub(crate) fn too_large(&mut self, why: Exception) -> Exception {
+    /// With all that it carries it is too large for its link: this sending never left. The error to report.
+    pub(crate) fn too_large(&mut self, bytes: u64, bytes_max: u64) -> Exception {
         self.not_sent();
-        let sent_before = self.knowledge == Knowledge::MayBeDone;
+        let sent_before = self.knowledge == Knowledge::MayBeDone && self.unsent < self.attempts;
+        let done = if sent_before {
+            "a sending before this one was lost, and whether the call took effect is unknown"
+        } else {
+            "nothing was done"
+        };
+        let message = format!(
+            "the call has {bytes} bytes with all that it carries, where a message may have {bytes_max}; {done}; carry less, or call in parts"
+        );
+        let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message);
         self.conclude(if sent_before { why.outcome_unknown() } else { why })
     }
 
@@ -259,15 +268,16 @@ mod tests {
 
     #[test]
     fn a_repetition_that_is_too_large_does_not_undo_the_sending_before_it() {
-        let large = || Exception::new(names::LIMIT_EXCEEDED, Fault::Caller, "");
         let mut delivery = Delivery::new(node(1), RetryScope::Nowhere);
         delivery.send(Time::default());
-        assert!(!delivery.too_large(large()).unknown && !delivery.may_be_done());
+        let why = delivery.too_large(5, 4);
+        assert!(!why.unknown && why.message.contains("nothing was done") && !delivery.may_be_done(), "{why}");
         delivery.redirect(node(1), RetryScope::Nowhere);
         delivery.send(Time::default());
         assert!(matches!(delivery.failed(Undelivered::Lost, true, &Policy::default()), Next::SendAgain));
         delivery.send(Time::default());
-        assert!(delivery.too_large(large()).unknown && delivery.may_be_done());
+        let why = delivery.too_large(5, 4);
+        assert!(why.unknown && !why.message.contains("nothing was done") && delivery.may_be_done(), "{why}");
     }
 
     #[test]

@@ -137,12 +137,16 @@ impl Outgoing {
         Some(parcel)
     }
 
-    /// The chain is stopped, which is what its cancellations say. Answers to its origin are kept as well: an end that cuts the chain off counts them.
+    /// The chain is stopped, which is what its cancellations say. Its answers to its origin are kept as well, since an end that cuts the chain off counts them.
     pub(crate) fn forget_chain(&mut self, chain: ChainId) {
         let first = (StepKey::first(chain), Part::End);
         let of_chain = self.parcels.range(first..).take_while(|(key, _)| key.0.chain == chain);
-        let kept = |key: &Key| matches!(key.1, Part::Cancel(_) | Part::Partial(_));
-        let keys: Vec<Key> = of_chain.map(|(key, _)| key.clone()).filter(|key| !kept(key)).collect();
+        let kept = |(key, parcel): &(&Key, &Parcel)| match key.1 {
+            Part::Cancel(_) => true,
+            Part::Partial(_) => !parcel.is_of_replies(),
+            Part::End | Part::ToCreator { .. } => false,
+        };
+        let keys: Vec<Key> = of_chain.filter(|parcel| !kept(parcel)).map(|(key, _)| key.clone()).collect();
         keys.iter().for_each(|key| drop(self.remove(key)));
     }
 
@@ -212,6 +216,10 @@ impl Parcel {
     pub(crate) const fn up_to(mut self, upto: u32) -> Self {
         self.upto = upto;
         self
+    }
+
+    const fn is_of_replies(&self) -> bool {
+        self.upto > 0
     }
 
     /// The parcel does not go to the origin, which is reached through `via` if that is given.

@@ -86,6 +86,10 @@ impl StepRecord {
         }
     }
 
+    const fn is_of_call(&self) -> bool {
+        matches!(self, Self::Calling { .. } | Self::Done(DoneStep { fate: Fate::Returned(..), .. }))
+    }
+
     pub(crate) fn senders(&self) -> Senders {
         match self {
             Self::Running { from, .. } => from.clone(),
@@ -213,7 +217,7 @@ impl DedupTable {
 
     /// The chain's stay here in which this step was made: the step by which it arrived, and the record of that.
     pub(crate) fn stay_of(&self, key: &StepKey) -> Option<(&StepKey, &StepRecord)> {
-        self.records.last_up_to(key)
+        self.records.last_up_to(key, |record| !record.is_of_call())
     }
 
     pub(crate) const fn payload_bytes(&self) -> usize {

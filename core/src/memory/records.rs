@@ -69,15 +69,14 @@ impl<R> Records<R> {
         one.into_iter().chain(many.into_iter().flatten())
     }
 
-    /// The last record of the same branch up to this step.
-    pub(super) fn last_up_to(&self, key: &StepKey) -> Option<(&StepKey, &R)> {
+    /// The last such record of the same branch up to this step.
+    pub(super) fn last_up_to(&self, key: &StepKey, is_such: impl Fn(&R) -> bool) -> Option<(&StepKey, &R)> {
         match self.chains.get(&Place::of(key.chain))? {
-            ChainRecords::One(one) => {
-                Some((&one.0, &one.1)).filter(|(at, _)| at.branch == key.branch && at.step <= key.step)
-            }
+            ChainRecords::One(one) => Some((&one.0, &one.1))
+                .filter(|(at, record)| at.branch == key.branch && at.step <= key.step && is_such(record)),
             ChainRecords::Many(many) => {
                 let first = StepKey { step: 0, ..key.clone() };
-                many.range(&first..=key).next_back()
+                many.range(&first..=key).rev().find(|(_, record)| is_such(record))
             }
         }
     }

@@ -86,9 +86,14 @@ impl Liveness {
         }
         let Ok(place) = self.place_of(&key.branch) else { return };
         let (_, pulse) = &mut self.pulses[place];
+        // What comes late, or once more, says nothing about the branches that it has split into since.
+        let is_late = open.is_none() && key.step < pulse.step;
         pulse.silent_at = silent_at;
         pulse.retransmissions = 0;
         pulse.step = pulse.step.max(key.step);
+        if is_late {
+            return;
+        }
         let parent = pulse.clone();
         let open = open.unwrap_or_default().iter().filter(|branch| branch.parent().as_ref() == Some(&key.branch));
         self.track(place, &parent, &open.collect(), policy);
@@ -189,26 +194,28 @@ mod tests {
         let [first, second, tenth] = [1, 2, 10].map(|number| root.child(number).unwrap());
         let inner = [first.child(1).unwrap(), first.child(2).unwrap()];
         let mut liveness = Liveness::new(Time::from_us(10), &node("origin"));
-        let mut beat = |branch: &Branch, open: &[Branch], now: u64| {
+        let beat = |liveness: &mut Liveness, branch: &Branch, open: &[Branch], now: u64| {
             liveness.seen(&key(branch, 1), Some(&node("host")), Some(open), Time::from_us(now + 10), &policy);
             let tracked: Vec<_> = liveness.pulses.iter().map(|(branch, _)| branch.clone()).collect();
             (tracked, liveness.silence(Time::from_us(now), &policy))
         };
         let all = [first.clone(), second.clone(), tenth.clone()];
-        assert_eq!(beat(&root, &all, 1).0.len(), 4);
+        assert_eq!(beat(&mut liveness, &root, &all, 1).0.len(), 4);
         let [one, two] = inner.clone();
         let with_inner = [root.clone(), first.clone(), one, two, second.clone(), tenth.clone()];
-        assert_eq!(beat(&first, &inner, 2).0, with_inner);
-        assert_eq!(beat(&root, &all, 3).0, with_inner, "they are not the root's to end");
-        assert_eq!(beat(&second, &[], 4).0, with_inner);
+        assert_eq!(beat(&mut liveness, &first, &inner, 2).0, with_inner);
+        assert_eq!(beat(&mut liveness, &root, &all, 3).0, with_inner, "they are not the root's to end");
+        assert_eq!(beat(&mut liveness, &second, &[], 4).0, with_inner);
+        liveness.seen(&key(&root, 0), None, None, Time::from_us(14), &policy);
+        assert_eq!(beat(&mut liveness, &second, &[], 4).0, with_inner, "an answer from before the split came late");
         for now in [5, 15, 25, 35] {
-            let (tracked, silence) = beat(&root, &[second.clone(), tenth.clone()], now);
+            let (tracked, silence) = beat(&mut liveness, &root, &[second.clone(), tenth.clone()], now);
             assert_eq!(tracked, [root.clone(), second.clone(), tenth.clone()]);
             assert!(!matches!(silence, Some(Silence::Lost { .. })), "{now}");
-            beat(&second, &[], now);
-            beat(&tenth, &[], now);
+            beat(&mut liveness, &second, &[], now);
+            beat(&mut liveness, &tenth, &[], now);
         }
-        assert_eq!(beat(&root, &[], 40).0, [root]);
+        assert_eq!(beat(&mut liveness, &root, &[], 40).0, [root]);
     }
 
     #[test]

@@ -41,6 +41,10 @@ fn nobody_but_its_caller_and_who_handed_it_over_stops_a_right_and_its_caller_alo
         assert_eq!(full, by != 9, "node {by} says that all was read");
         node.on_message(NOW, &node_ref(by), Message::Cancel(key.chain));
         assert_eq!(node.rights() == 0, stops, "node {by} cancels");
+        actions(&mut node);
+        node.on_timeout(NOW.after(Policy::default().accept_timeout_us));
+        let again = !batches(&actions(&mut node)).is_empty();
+        assert!(by != 9 || !again, "the caller wants none of them");
     }
 }
 
