@@ -427,7 +427,6 @@ impl NodeBuilder {
         let store_bytes_max = usize::try_from(self.memory.bytes_max() / STORE_PART).unwrap_or(usize::MAX);
         let store = open_store(self.function_store, store_bytes_max).await?;
         check_name(&self.name)?;
-        self.site.as_deref().map_or(Ok(()), check_name)?;
         let steps = open_steps(self.step_store, &services).await?;
         // The address is part of the node's identity, so the port must be known before the node listens: if the system is to choose it, that is done here.
         let listen = listen.map(choose_port).transpose()?;
@@ -588,9 +587,6 @@ fn told_to_peers(listen: Option<SocketAddr>, advertise: Option<String>) -> Resul
         };
     };
     let wrong = |reason| Err(StartError::Advertise { address: address.clone(), reason });
-    if address.len() > NAME_BYTES_MAX {
-        return wrong("it has more than 256 bytes, which nobody reads");
-    }
     let Some(listen) = listen else {
         return wrong("this node listens nowhere, so nobody could reach it there; give it an address to listen on");
     };
@@ -605,7 +601,11 @@ fn told_to_peers(listen: Option<SocketAddr>, advertise: Option<String>) -> Resul
         return wrong("it stands for every address of a machine; name the one that other nodes reach");
     }
     let port = if port == 0 { listen.port() } else { port };
-    Ok(Some(format!("{host}:{port}")))
+    let told = format!("{host}:{port}");
+    if told.len() > NAME_BYTES_MAX {
+        return wrong("it has more than 256 bytes, which no node reads");
+    }
+    Ok(Some(told))
 }
 
 fn unix_us() -> u64 {

@@ -145,31 +145,28 @@ async fn chains_with_much_to_carry_are_refused_before_the_nodes_memory_is_full()
     assert_eq!(attacker.answered(65).await, (accepted + 1, overloaded), "there is no room again");
 }
 
-/// Each has other services than the one before it, of as many functions as a message may name.
+/// Each announces another service than the one before it, of nearly as many bytes as a node keeps of one peer.
 #[tokio::test(flavor = "multi_thread")]
-async fn long_announcements_are_cut_short_and_forgotten_with_the_next() {
-    const ANNOUNCEMENTS: usize = 60;
-    const FUNCTIONS: usize = 4_096;
+async fn long_announcements_are_forgotten_with_the_next() {
+    const ANNOUNCEMENTS: usize = 400;
+    const FUNCTIONS: usize = 3_900;
     let (mut nodes, client) = Nodes::patient(&["a", "b"]).await;
     let alone = quiet(&nodes, &client).await;
     let before = nodes.process("a").resident_bytes();
     let attacker = Arc::new(Attacker::start(4_242, "attacker", |_| Vec::new()).await);
     let link = attacker.link(&nodes.place("a")).await;
+    let name = |round: usize| format!("attacker.{round}");
     let announcing = {
-        let attacker = Arc::clone(&attacker);
+        let (attacker, asks) = (Arc::clone(&attacker), client.clone());
         async move {
-            let functions: Vec<_> = (0..FUNCTIONS).map(|one| format!("{one:0240}")).collect();
-            let [repeatable, durable, chaining] = [(); 3].map(|()| functions.clone());
-            let kinds = Kinds { repeatable, durable, chaining };
+            let repeatable = (0..FUNCTIONS).map(|one| format!("{one:0240}")).collect();
+            let kinds = Kinds { repeatable, ..Kinds::default() };
             for round in 0..ANNOUNCEMENTS {
-                let heavy = |one| ServiceEntry {
-                    functions: functions.clone(),
-                    kinds: kinds.clone(),
-                    ..entry(&format!("attacker.{round}.{one}"), &attacker.node)
-                };
-                send(&link, Message::Offers((0..4).map(heavy).collect())).await;
+                let heavy = ServiceEntry { kinds: kinds.clone(), ..entry(&name(round), &attacker.node) };
+                send(&link, Message::Offers(vec![heavy])).await;
             }
-            attacker.is_read(&link).await;
+            let last = name(ANNOUNCEMENTS - 1);
+            while !asks.services().await.iter().any(|entry| entry.service == last) {}
         }
     };
     alone.beside("long announcements", announcing, async || good(&client).await).await;

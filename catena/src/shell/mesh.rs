@@ -69,11 +69,11 @@ impl Shell {
         self.follow(link, node);
     }
 
-    /// Records which services a node announces, and which it announces no longer.
-    pub(super) fn learn_services(&self, node: &NodeRef, News { added, gone }: &News) {
-        let services: Vec<_> = added.iter().map(|entry| (entry.service.as_str(), self.instance(entry))).collect();
+    /// Records which services a node announces, in place of those that it announced before.
+    pub(super) fn learn_services(&self, node: &NodeRef, News { now, before }: &News) {
+        let services: Vec<_> = now.iter().map(|entry| (entry.service.as_str(), self.instance(entry))).collect();
         let mut core = self.core();
-        gone.iter().for_each(|service| core.on_not_there(service, node.id));
+        before.iter().for_each(|service| core.on_not_there(service, node.id));
         for (service, instance) in services {
             // Another run of this node does not count as another instance.
             if node.name != self.me.name {

@@ -17,12 +17,11 @@ const ALL_BYTES_MAX: usize = 64 << 20;
 const INSTANCES_MAX: usize = 64;
 const INSTANCES_PER_ADDRESS_MAX: usize = 16;
 
-/// What a node has announced that was not known.
+/// A node's services from now on, as far as there is room for them, in place of those that it announced before.
 #[derive(Default)]
 pub(super) struct News {
-    pub(super) added: Vec<ServiceEntry>,
-    /// Services that it announced before.
-    pub(super) gone: Vec<String>,
+    pub(super) now: Vec<ServiceEntry>,
+    pub(super) before: Vec<String>,
 }
 
 #[derive(Default)]
@@ -62,15 +61,15 @@ impl Offered {
         address: Option<IpAddr>,
         entries: impl Iterator<Item = ServiceEntry>,
     ) -> News {
-        let mut gone = self.drop_node(node);
-        let added: Vec<_> = entries.filter(|entry| self.add(entry.clone(), address)).collect();
-        let kept: BTreeSet<_> = added.iter().map(|entry| entry.service.as_str()).collect();
-        gone.retain(|service| !kept.contains(service.as_str()));
-        News { added, gone }
+        let address = self.by_node.get(&node).map_or(address, |offer| offer.address);
+        let before = self.drop_node(node);
+        let mut named = BTreeSet::new();
+        let now = entries.filter(|entry| named.insert(entry.service.clone()) && self.add(entry, address)).collect();
+        News { now, before }
     }
 
     /// A node, linked from this address, announces one more service. False if there is no room for it.
-    fn add(&mut self, entry: ServiceEntry, address: Option<IpAddr>) -> bool {
+    fn add(&mut self, entry: &ServiceEntry, address: Option<IpAddr>) -> bool {
         let (node, bytes) = (entry.node.id, entry.kept_bytes());
         // It counts for the address from which the node first announced a service.
         let address = self.by_node.get(&node).map_or(address, |offer| offer.address);
@@ -88,7 +87,7 @@ impl Offered {
             let load = self.of_address.entry(address).or_default();
             *load = Load { services: load.services + 1, bytes: load.bytes + bytes };
         }
-        self.by_name.entry(entry.service.clone()).or_default().push(entry);
+        self.by_name.entry(entry.service.clone()).or_default().push(entry.clone());
         true
     }
 
@@ -159,16 +158,16 @@ mod tests {
         let (here, there) = (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
         let mut offered = Offered::default();
         for name in 0..OFFERS_PER_ADDRESS_MAX {
-            assert!(offered.add(entry(name, 1 + (name % 100) as u64), here));
+            assert!(offered.add(&entry(name, 1 + (name % 100) as u64), here));
         }
-        assert!(!offered.add(entry(OFFERS_PER_ADDRESS_MAX, 1_000), here), "another number of that address");
-        assert!(offered.add(entry(0, 1), here), "what is known is said again");
-        assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX, 2_000), there));
-        assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX + 1, 3_000), None), "a process of this machine");
+        assert!(!offered.add(&entry(OFFERS_PER_ADDRESS_MAX, 1_000), here), "another number of that address");
+        assert!(offered.add(&entry(0, 1), here), "what is known is said again");
+        assert!(offered.add(&entry(OFFERS_PER_ADDRESS_MAX, 2_000), there));
+        assert!(offered.add(&entry(OFFERS_PER_ADDRESS_MAX + 1, 3_000), None), "a process of this machine");
         // A lost link frees room, and the names that it brought.
         let gone = offered.drop_node(NodeId(1));
         assert!(gone.len() == OFFERS_PER_ADDRESS_MAX.div_ceil(100) && !offered.by_name().contains_key("s0"));
-        assert!(offered.add(entry(OFFERS_PER_ADDRESS_MAX, 1_000), here));
+        assert!(offered.add(&entry(OFFERS_PER_ADDRESS_MAX, 1_000), here));
     }
 
     #[test]
@@ -178,7 +177,7 @@ mod tests {
         let mut adds = |nodes: std::ops::Range<u64>, last: u8| {
             let address = Some(IpAddr::from([10, 0, 0, last]));
             let all = nodes.flat_map(|node| (0..20).map(move |service| (100 * node as usize + service, node)));
-            (all.filter(|(service, node)| offered.add(heavy(*service, *node), address)).count(), offered.bytes)
+            (all.filter(|(service, node)| offered.add(&heavy(*service, *node), address)).count(), offered.bytes)
         };
         assert_eq!(adds(0..1, 1).0, 10, "of one node");
         let (added, bytes) = adds(1..100, 1);
@@ -187,10 +186,13 @@ mod tests {
         assert!(bytes.is_some_and(|bytes| bytes <= ALL_BYTES_MAX && bytes > ALL_BYTES_MAX - NODE_BYTES_MAX));
         // What is said again in other words counts once.
         let before = offered.bytes;
-        offered.add(entry(0, 0), None);
+        offered.add(&entry(0, 0), None);
         assert!(offered.bytes < before);
         let news = offered.replace(NodeId(0), None, [entry(1, 0), heavy(77, 0)].into_iter());
-        assert_eq!((news.added.len(), news.gone.len()), (2, 9), "all but one of those before");
+        assert_eq!((news.now.len(), news.before.len()), (2, 10));
+        let twice = [heavy(77, 0), ServiceEntry { functions: vec!["f".repeat(2 << 20)], ..entry(77, 0) }];
+        assert_eq!(offered.replace(NodeId(0), None, twice.into_iter()).now, [heavy(77, 0)], "each name once");
+        assert!(offered.by_name().contains_key("s77"));
         let nodes: Vec<_> = offered.by_node.keys().copied().collect();
         nodes.into_iter().for_each(|node| drop(offered.drop_node(node)));
         assert!(offered.bytes == 0 && offered.by_name.is_empty() && offered.of_address.is_empty());
@@ -201,18 +203,18 @@ mod tests {
         let (here, there) = (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
         let mut offered = Offered::default();
         for node in 0..INSTANCES_MAX as u64 {
-            assert_eq!(offered.add(entry(1, node), here), node < INSTANCES_PER_ADDRESS_MAX as u64);
+            assert_eq!(offered.add(&entry(1, node), here), node < INSTANCES_PER_ADDRESS_MAX as u64);
         }
-        assert!(!offered.add(entry(1, 900), here) && offered.add(entry(1, 1_000), there));
+        assert!(!offered.add(&entry(1, 900), here) && offered.add(&entry(1, 1_000), there));
         // If the same node announces more by another link, that counts for the first address.
-        assert!(offered.add(entry(2, 0), there) && offered.of_address[&IpAddr::from([10, 0, 0, 2])].services == 1);
+        assert!(offered.add(&entry(2, 0), there) && offered.of_address[&IpAddr::from([10, 0, 0, 2])].services == 1);
     }
 
     #[test]
     fn a_service_is_known_until_its_last_instance_has_gone() {
         let mut offered = Offered::default();
         for node in 0..=INSTANCES_MAX as u64 {
-            assert_eq!(offered.add(entry(1, node), None), node < INSTANCES_MAX as u64);
+            assert_eq!(offered.add(&entry(1, node), None), node < INSTANCES_MAX as u64);
         }
         for node in 0..INSTANCES_MAX as u64 - 1 {
             assert_eq!(offered.drop_node(NodeId(node)), ["s1"]);

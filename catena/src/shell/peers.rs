@@ -50,7 +50,7 @@ impl Peers {
     fn learn(&self, node: NodeId, address: Option<IpAddr>, entries: impl Iterator<Item = ServiceEntry>) -> News {
         let news = write(&self.services).replace(node, address, entries);
         let mut departed = write(&self.departed);
-        news.added.iter().for_each(|entry| drop(departed.remove(&entry.service)));
+        news.now.iter().for_each(|entry| drop(departed.remove(&entry.service)));
         news
     }
 

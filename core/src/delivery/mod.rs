@@ -164,12 +164,13 @@ impl Delivery {
     /// With all that it carries it is too large for its link: this sending never left. The error to report.
     pub(crate) fn too_large(&mut self, bytes: u64, bytes_max: u64) -> Exception {
         self.not_sent();
-        let sent_before = self.knowledge == Knowledge::MayBeDone && self.unsent < self.attempts;
-        let done = if sent_before {
-            "a sending before this one was lost, and whether the call took effect is unknown"
-        } else {
-            "nothing was done"
+        let sent_before = match self.knowledge {
+            Knowledge::NothingDone => false,
+            Knowledge::MayBeDone => self.unsent < self.attempts,
+            Knowledge::Done => true,
         };
+        let done =
+            if sent_before { "it was sent before, and whether it took effect is unknown" } else { "nothing was done" };
         let message = format!(
             "the call has {bytes} bytes with all that it carries, where a message may have {bytes_max}; {done}; carry less, or call in parts"
         );
@@ -278,6 +279,10 @@ mod tests {
         delivery.send(Time::default());
         let why = delivery.too_large(5, 4);
         assert!(why.unknown && !why.message.contains("nothing was done") && delivery.may_be_done(), "{why}");
+        delivery.taken();
+        delivery.send(Time::default());
+        let why = delivery.too_large(5, 4);
+        assert!(why.unknown && !why.message.contains("nothing was done"), "{why}");
     }
 
     #[test]

@@ -290,13 +290,16 @@ impl Rights {
         let mut next = Vec::new();
         for key in keys {
             let Some(held) = self.remove(&key) else { continue };
+            ground.outgoing.forget_from(&key, 0);
             next.extend(held.children.into_iter().filter_map(|child| child.fate));
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key));
         }
         let gone = self.ended.from(StepKey::first(call)).take_while(|(key, _)| key.chain == call);
-        let gone = gone.filter(|(_, ended)| is_from_caller(&ended.right, from));
-        next.extend(gone.flat_map(|(_, ended)| ended.delegated.iter().map(|delegated| delegated.fate.clone())));
+        for (key, ended) in gone.filter(|(_, ended)| is_from_caller(&ended.right, from)) {
+            ground.outgoing.forget_from(key, 0);
+            next.extend(ended.delegated.iter().map(|delegated| delegated.fate.clone()));
+        }
         if bug!(ground.policy, CancelMissesDelegate) {
             return;
         }
