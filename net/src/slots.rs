@@ -151,8 +151,12 @@ mod tests {
         assert_eq!(accepted.memory.used(), STANDING_BYTES);
         named.iter_mut().for_each(|slot| slot.move_to(host).unwrap());
         assert_eq!(accepted.memory.used(), 3 * STANDING_BYTES);
-        assert_eq!((slots.taken().links, slots.taken().addresses.len()), (3, 1));
+        let taken = |slots: &Slots| {
+            let Taken { links, accepted, addresses } = &*slots.taken();
+            (*links, *accepted, addresses.len())
+        };
+        assert_eq!(taken(&slots), (3, 1, 1));
         drop((named, accepted));
-        assert_eq!((slots.taken().links, slots.taken().accepted, slots.taken().addresses.len()), (0, 0, 0));
+        assert_eq!(taken(&slots), (0, 0, 0));
     }
 }
