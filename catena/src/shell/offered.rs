@@ -10,9 +10,9 @@ const SERVICES_MAX: usize = 65_536;
 /// The most services that all nodes of one address may offer together.
 const OFFERS_PER_ADDRESS_MAX: usize = SERVICES_MAX / 4;
 /// The most bytes that the services of one node take up, those of one address, and all.
-const NODE_BYTES_MAX: usize = 1 << 20;
-const ADDRESS_BYTES_MAX: usize = ALL_BYTES_MAX / 4;
-const ALL_BYTES_MAX: usize = 64 << 20;
+const OFFERS_BYTES_PER_NODE_MAX: usize = 1 << 20;
+const OFFERS_BYTES_PER_ADDRESS_MAX: usize = OFFERS_BYTES_MAX / 4;
+const OFFERS_BYTES_MAX: usize = 64 << 20;
 /// The most instances of one service, and those of one address.
 const INSTANCES_MAX: usize = 64;
 const INSTANCES_PER_ADDRESS_MAX: usize = 16;
@@ -94,7 +94,7 @@ impl Offered {
     /// Whether a node of this address may offer one more service of this size, of which these instances are known.
     fn has_room_for(&self, node: NodeId, address: Option<IpAddr>, instances: &[ServiceEntry], bytes: usize) -> bool {
         let of_node = self.by_node.get(&node).map_or(0, |offer| offer.bytes);
-        if of_node + bytes > NODE_BYTES_MAX || self.bytes + bytes > ALL_BYTES_MAX {
+        if of_node + bytes > OFFERS_BYTES_PER_NODE_MAX || self.bytes + bytes > OFFERS_BYTES_MAX {
             return false;
         }
         let Some(address) = address else { return true };
@@ -103,7 +103,7 @@ impl Offered {
         };
         let load = self.of_address.get(&address).copied().unwrap_or_default();
         load.services < OFFERS_PER_ADDRESS_MAX
-            && load.bytes + bytes <= ADDRESS_BYTES_MAX
+            && load.bytes + bytes <= OFFERS_BYTES_PER_ADDRESS_MAX
             && instances.iter().filter(of_it).count() < INSTANCES_PER_ADDRESS_MAX
     }
 
@@ -181,9 +181,16 @@ mod tests {
         };
         assert_eq!(adds(0..1, 1).0, 10, "of one node");
         let (added, bytes) = adds(1..100, 1);
-        assert!(added > 100 && bytes <= ADDRESS_BYTES_MAX && bytes > ADDRESS_BYTES_MAX - NODE_BYTES_MAX);
+        assert!(
+            added > 100
+                && bytes <= OFFERS_BYTES_PER_ADDRESS_MAX
+                && bytes > OFFERS_BYTES_PER_ADDRESS_MAX - OFFERS_BYTES_PER_NODE_MAX
+        );
         let bytes = (2..9).map(|last| adds(u64::from(last) * 1_000..u64::from(last) * 1_000 + 100, last).1).max();
-        assert!(bytes.is_some_and(|bytes| bytes <= ALL_BYTES_MAX && bytes > ALL_BYTES_MAX - NODE_BYTES_MAX));
+        assert!(
+            bytes
+                .is_some_and(|bytes| bytes <= OFFERS_BYTES_MAX && bytes > OFFERS_BYTES_MAX - OFFERS_BYTES_PER_NODE_MAX)
+        );
         // What is said again in other words counts once.
         let before = offered.bytes;
         offered.add(&entry(0, 0), None);
