@@ -92,6 +92,8 @@ bugs! {
     HeardWithoutBound,
     /// A function that is sent along with a hop does not count in its chain's bytes.
     CodeRidesFree,
+    /// At a merge, answers of branches beyond those that can be counted are left out of the count.
+    AnswersUncounted,
     /// Branches begin for which there is no room.
     BranchesWithoutRoom,
     /// An acceptance counts from any node.

@@ -122,8 +122,10 @@ impl Ground {
         self.check_share("service functions", by, own, all, self.policy.services_running_max)
     }
 
-    pub(crate) fn check_bytes(&self, bytes: usize) -> Result<(), Exception> {
-        if bytes <= self.room {
+    /// Whether this party, which holds `own` bytes of a kind, may hold `more` of them: a peer no more in all than is still free, this node itself all that is.
+    pub(crate) fn check_bytes(&self, by: Party, own: u64, more: usize) -> Result<(), Exception> {
+        let own = if by == Party::Own || bug!(self.policy, PeerTakesAll) { 0 } else { own as usize };
+        if own.saturating_add(more) <= self.room {
             return Ok(());
         }
         Err(self.overloaded("bytes kept", self.policy.held_bytes_max.saturating_sub(self.room)))

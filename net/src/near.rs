@@ -57,7 +57,9 @@ impl Listener for Callers {
             caller = self.tcp.accept() => caller,
             caller = near.accept() => {
                 let (stream, _) = caller?;
-                let opened = Ok(connection(stream, PEER.to_owned()));
+                // Processes of other users have one share together, as if they came by TCP.
+                let host = (!is_trustworthy(&stream)).then_some(Ipv4Addr::LOCALHOST.into());
+                let opened = Ok(Connection { host, ..connection(stream, PEER.to_owned()) });
                 Ok((PEER.to_owned(), Box::pin(std::future::ready(opened))))
             }
         }

@@ -6,6 +6,7 @@ use catena_wire::{Exception, Fault, Message, NodeId, Relocation, Value, names};
 use super::{Call, Calls, ReplyTo, Request, Stage};
 use crate::{
     Action, Instance, Receipt, RetryScope, Ticket, Time, Undelivered, Urgency,
+    collections::DUE_AT_ONCE_MAX,
     delivery::{Delivery, Next},
     directory::{Known, Waiter},
     ground::Ground,
@@ -26,7 +27,7 @@ impl Calls {
         let (own, all) = (self.looking_up.of(request.by), ground.directory.lookups.waiting());
         let (what, max) = ("calls to services being looked up", ground.policy.calls_waiting_max);
         let room = ground.check_share(what, request.by, own, all, max);
-        if let Err(why) = room.and_then(|()| ground.check_bytes(request.params.len_bytes())) {
+        if let Err(why) = room.and_then(|()| self.check_bytes(ground, &request)) {
             return self.answer(ground, request, Err(why));
         }
         let service = request.service.clone();
@@ -69,7 +70,7 @@ impl Calls {
     fn ask(&mut self, ground: &mut Ground, request: Request, place: &Instance) {
         let (own, all) = (self.waiting.of(request.by), self.waiting.all());
         let room = ground.check_share("calls", request.by, own, all, ground.policy.calls_waiting_max);
-        let room = room.and_then(|()| ground.check_bytes(request.params.len_bytes()));
+        let room = room.and_then(|()| self.check_bytes(ground, &request));
         if let Err(why) = check_time(ground.now, &request).and(room) {
             return self.answer(ground, request, Err(why));
         }
@@ -201,7 +202,8 @@ impl Calls {
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        while let Some(id) = self.timers.take_due(ground.now) {
+        for _ in 0..DUE_AT_ONCE_MAX {
+            let Some(id) = self.timers.take_due(ground.now) else { break };
             let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
             let why = match stage {
                 Stage::Asked(delivery) => late(&delivery.to().name),

@@ -61,8 +61,8 @@ pub(crate) struct Calls {
     detached_for: Shares<Party>,
     /// How many functions of each service run here.
     running: BTreeMap<String, usize>,
-    /// Bytes of parameters of calls that have not been answered.
-    bytes: usize,
+    /// Parameters of calls that have not been answered, by bytes.
+    params: Shares<Party>,
 }
 
 impl Calls {
@@ -97,7 +97,12 @@ impl Calls {
 
     /// Bytes of parameters of calls that have not been answered.
     pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+        self.params.all_bytes() as usize
+    }
+
+    /// Whether these parameters may be kept for this party until the call has been answered.
+    fn check_bytes(&self, ground: &Ground, request: &Request) -> Result<(), Exception> {
+        ground.check_bytes(request.by, self.params.bytes_of(request.by), request.params.len_bytes())
     }
 
     /// Counts one more function of this service as running here, or one fewer, and for whom it runs.
@@ -137,7 +142,10 @@ impl Calls {
             }
             Stage::LookingUp(_) => self.looking_up.add(by),
         }
-        self.bytes += call.request.params.len_bytes();
+        let bytes = call.request.params.len_bytes();
+        self.params.add_sized(by, bytes as u64);
+        // One event may make many calls.
+        ground.room = ground.room.saturating_sub(bytes);
         self.calls.insert(id, Box::new(call));
     }
 
@@ -164,7 +172,9 @@ impl Calls {
                 self.looking_up.remove(by);
             }
         }
-        self.bytes -= call.request.params.len_bytes();
+        let bytes = call.request.params.len_bytes();
+        self.params.remove_sized(by, bytes as u64);
+        ground.room = ground.room.saturating_add(bytes);
         Some(call)
     }
 

@@ -84,10 +84,8 @@ impl Chains {
         ground.check_share("chains", by, own, all, ground.policy.activations_max)
     }
 
-    /// A peer may not hold more bytes, these included, than are still free; this node itself may.
     pub(super) fn check_bytes(&self, ground: &Ground, by: Party, more: usize) -> Result<(), Exception> {
-        let own = if by == Party::Own { 0 } else { self.brought.bytes_of(by) as usize };
-        ground.check_bytes(own.saturating_add(more))
+        ground.check_bytes(by, self.brought.bytes_of(by), more)
     }
 
     fn take_in(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, mut hop: Hop, whole: bool) {

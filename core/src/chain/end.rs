@@ -2,7 +2,10 @@
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Encoded, End, Exception, Fault, Listener, Message, Outcome, Part, StepKey, Value, What, names};
+use catena_wire::{
+    BRANCHES_MAX, Encoded, End, Exception, Fault, Listener, Message, NodeRef, Outcome, Part, StepKey, Value, What,
+    names,
+};
 
 use super::{
     Chains,
@@ -13,6 +16,7 @@ use super::{
 use crate::{
     Action, Receipt, SessionId, Time, Undelivered,
     calls::Owner,
+    collections::DUE_AT_ONCE_MAX,
     delivery::Parcel,
     ground::Ground,
     memory::{Fate, Senders, Sent, StepRecord},
@@ -22,7 +26,8 @@ use crate::{
 impl Chains {
     /// Handles due timers of chains: deadlines, heartbeats, hops that were not acknowledged, states that did not arrive.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        while let Some(session) = self.timers.take_due(ground.now) {
+        for _ in 0..DUE_AT_ONCE_MAX {
+            let Some(session) = self.timers.take_due(ground.now) else { break };
             self.wake(ground, session);
         }
     }
@@ -122,12 +127,30 @@ impl Chains {
         let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).outcome_unknown();
         let outcome = Outcome::Threw(why.at(key, &so_far.path));
         let emitted = if to_origin { number } else { so_far.emitted };
-        let end =
-            End { key: key.clone(), outcome, emitted, trace: None, recording: None, console: Vec::new(), ..so_far };
-        let end = End { at: None, hops_left: 0, cut: true, ..end };
         let Some(from) = ground.dedup.get(&arrived).map(StepRecord::senders) else { return };
-        self.stop(ground, from.party, key.chain, Vec::new());
-        send_end(ground, (&arrived, from), end, parcel.homeward());
+        let end = End { key: key.clone(), outcome, emitted, ..so_far };
+        self.cut_off(ground, (&arrived, from), end, parcel.homeward());
+    }
+
+    /// Answers have come from more branches than can be counted, which shows at a merge. No answer may be missing from a reply set, so the chain ends here,
+    /// whichever of its branches this is.
+    pub(super) fn too_many_answer(&mut self, ground: &mut Ground, session: SessionId) {
+        let Some(activation) = self.get(session) else { return };
+        let (arrived, from) = (activation.arrived.clone(), super::senders(activation));
+        let message = format!(
+            "answers of more than {BRANCHES_MAX} branches, which is all that are counted; the chain was stopped, since none can be missing; earlier calls took effect, and one under way may have; let branches return their values to the merge"
+        );
+        let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).outcome_unknown();
+        let way = homeward(ground, activation);
+        let end = end_of(ground.now, &mut activation.clone(), Outcome::Threw(why));
+        self.cut_off(ground, (&arrived, from), end, way);
+    }
+
+    /// Ends the whole chain with this end, wherever it has gone on meanwhile.
+    fn cut_off(&mut self, ground: &mut Ground, (arrived, from): (&StepKey, Senders), end: End, way: Parcel) {
+        let end = End { at: None, hops_left: 0, cut: true, trace: None, recording: None, console: Vec::new(), ..end };
+        self.stop(ground, from.party, end.key.chain, Vec::new());
+        send_end(ground, (arrived, from), end, way);
     }
 
     /// The chain's stay in which this step was made, and the end that the chain would have now. If nothing of that is kept any more, it is the end of a chain
@@ -241,8 +264,18 @@ fn way_of(ground: &Ground, activation: &Activation) -> Parcel {
     let merge = activation.state.merge.as_ref();
     let to = merge.map_or_else(|| header.origin.clone(), |merge| Arc::new(merge.host.clone()));
     let via = ground.way_home(header).filter(|_| to.id == header.origin.id);
-    let until =
-        ground.now.after(activation.budget.left(ground.now).time_left_us().max(ground.policy.heartbeat_timeout_us));
+    empty_parcel(ground, activation, to, via)
+}
+
+/// A parcel without a message yet, addressed to the origin.
+fn homeward(ground: &Ground, activation: &Activation) -> Parcel {
+    let header = &activation.state.header;
+    empty_parcel(ground, activation, header.origin.clone(), ground.way_home(header))
+}
+
+fn empty_parcel(ground: &Ground, activation: &Activation, to: Arc<NodeRef>, via: Option<Arc<NodeRef>>) -> Parcel {
+    let left_us = activation.budget.left(ground.now).time_left_us();
+    let until = ground.now.after(left_us.max(ground.policy.heartbeat_timeout_us));
     Parcel::new(activation.by, to, via, Encoded { head: Bytes::new(), tail: Bytes::new() }, until)
 }
 

@@ -60,12 +60,14 @@ impl Chains {
         let (call, continuation) = (merging.call, merging.continuation.clone());
         let returned: u32 = ends.iter().map(|end| end.hops_left.min(hops_each)).sum();
         activation.budget.set(ground.now, activation.budget.left(ground.now).with_hops_back(returned));
-        let mut outcomes = Vec::with_capacity(ends.len());
+        let (mut outcomes, mut uncounted) = (Vec::with_capacity(ends.len()), false);
         let state = &mut activation.state;
         for end in ends.into_ends() {
             let counts = [BranchCount { branch: end.key.branch, emitted: end.emitted }].into_iter().chain(end.merged);
+            let mut counts = counts.filter(|count| count.emitted > 0);
             let room = BRANCHES_MAX.saturating_sub(state.merged.len());
-            state.merged.extend(counts.filter(|count| count.emitted > 0).take(room));
+            state.merged.extend(counts.by_ref().take(room));
+            uncounted |= counts.next().is_some();
             let room = PATH_HOSTS_MAX.saturating_sub(state.path.len());
             state.path.extend(end.path.into_iter().skip(hosts_before).take(room));
             let lines = end.console.into_iter().skip(lines_before);
@@ -75,6 +77,9 @@ impl Chains {
                 recording.merge(more);
             }
             outcomes.push(end.outcome);
+        }
+        if uncounted && !bug!(ground.policy, AnswersUncounted) {
+            return self.too_many_answer(ground, session);
         }
         if !bug!(ground.policy, BranchUncertaintyForgotten) {
             state.observe_branches(&outcomes);

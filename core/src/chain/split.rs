@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, format, string::String, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{Exception, Fault, Merge, Mode, NodeRef, Outcome, StepKey, names};
+use catena_wire::{BRANCHES_MAX, Exception, Fault, Merge, Mode, NodeRef, Outcome, StepKey, names};
 
 use super::{
     Chains,
@@ -52,6 +52,13 @@ impl Chains {
         }
         if u32::from(activation.state.splits) + split.count > u32::from(u16::MAX) {
             return limit(String::from("the chain has split into 65,535 branches, which is all that can be numbered"));
+        }
+        let counted = activation.state.merged.len();
+        if counted + split.count as usize > BRANCHES_MAX {
+            return limit(format!(
+                "answers of {counted} branches so far; with those of {} more they are more than the {BRANCHES_MAX} that are counted; let branches return their values to the merge",
+                split.count
+            ));
         }
         if self.has_room_for(ground, activation.by, split.count as usize) {
             return Ok(());

@@ -18,5 +18,5 @@ pub(crate) use party::{Parties, Party};
 pub(crate) use recent::Recent;
 pub(crate) use shares::{Shares, leaves_room};
 pub(crate) use tally::{Taken, Tally};
-pub(crate) use timers::Timers;
+pub(crate) use timers::{DUE_AT_ONCE_MAX, Timers};
 pub(crate) use unreached::Unreached;

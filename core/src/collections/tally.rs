@@ -60,7 +60,7 @@ impl Tally {
         self.accounts.get(branch).is_some_and(Account::is_open)
     }
 
-    /// Whether one more branch can be kept track of.
+    /// Whether answers of this branch can be kept track of before its end is known.
     pub(crate) fn has_room(&self, branch: &Branch) -> bool {
         self.accounts.len() < BRANCHES_MAX || self.accounts.contains_key(branch)
     }
@@ -70,8 +70,8 @@ impl Tally {
         self.held_bytes
     }
 
-    /// An answer has come. The next in order always finds room, since it releases what is held behind it. `room`: how many bytes there is room for at this
-    /// node; `None` for answers of this node itself, which are not sent again.
+    /// An answer has come. The next in order of a branch that is kept track of always finds room, since it releases what is held behind it. `room`: how many
+    /// bytes there is room for at this node; `None` for answers of this node itself, which are not sent again.
     pub(crate) fn take(
         &mut self,
         branch: &Branch,
@@ -80,8 +80,8 @@ impl Tally {
         room: Option<usize>,
         policy: &Policy,
     ) -> Taken {
-        if !self.has_room(branch) {
-            return Taken::Repeat;
+        if room.is_some() && !self.has_room(branch) {
+            return Taken::NoRoom;
         }
         let heavy = self.held_bytes >= policy.partials_held_bytes_max && !bug!(policy, HeldUnweighed);
         let full = self.held >= policy.partials_held_max || heavy;
@@ -134,12 +134,11 @@ impl Tally {
         ready
     }
 
-    /// A branch is known to exist: nothing is complete before its end has come. Calling this twice has no effect.
+    /// A branch is known to exist: nothing is complete before its end has come. Calling this twice has no effect. It always finds room: who calls it has
+    /// counted the branches.
     pub(crate) fn await_end(&mut self, branch: &Branch) {
-        if self.has_room(branch) {
-            self.accounts.entry(branch.clone()).or_default();
-            self.change(branch, |account| account.awaited = true);
-        }
+        self.accounts.entry(branch.clone()).or_default();
+        self.change(branch, |account| account.awaited = true);
     }
 
     /// The end of a branch has come, and says how many answers there are.
@@ -223,5 +222,21 @@ mod tests {
         assert_eq!(take(1, Some(0)), Taken::NoRoom, "the node has none");
         assert_eq!([take(1, much), take(2, much), take(0, Some(0))], [Taken::Kept, Taken::NoRoom, Taken::Kept]);
         assert_eq!(take(3, None), Taken::Kept, "it cannot come again");
+    }
+
+    #[test]
+    fn answers_of_more_branches_than_can_be_counted_come_again_until_the_end_names_their_branch() {
+        let branch = |number: usize| Branch::root().child(u16::try_from(number).unwrap()).unwrap();
+        let mut tally = Tally::default();
+        for number in 1..=BRANCHES_MAX {
+            assert_eq!(take(&mut tally, &branch(number), 0), Taken::Kept);
+        }
+        let [late, own] = [1, 2].map(|more| branch(BRANCHES_MAX + more));
+        assert_eq!(take(&mut tally, &late, 0), Taken::NoRoom);
+        tally.ended(&late, 1);
+        assert!(!tally.is_complete(), "its answer is awaited");
+        assert_eq!(take(&mut tally, &late, 0), Taken::Kept);
+        assert!(tally.pop(&late).is_some() && tally.is_complete());
+        assert_eq!(tally.take(&own, 0, Value::null(), None, &Policy::default()), Taken::Kept, "it cannot come again");
     }
 }

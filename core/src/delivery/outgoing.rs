@@ -10,7 +10,7 @@ use core::ops::RangeBounds;
 
 use crate::{
     Policy, Time,
-    collections::{Party, Shares, Timers, leaves_room},
+    collections::{DUE_AT_ONCE_MAX, Party, Shares, Timers, leaves_room},
 };
 
 /// How often a parcel is sent again after the same pause; the pauses after that grow.
@@ -178,7 +178,8 @@ impl Outgoing {
     /// The parcels to be sent again now; each has to wait longer for the next time.
     pub(crate) fn take_due(&mut self, now: Time, policy: &Policy) -> Vec<(Key, Parcel)> {
         let mut due = Vec::new();
-        while let Some(number) = self.timers.take_due(now) {
+        for _ in 0..DUE_AT_ONCE_MAX {
+            let Some(number) = self.timers.take_due(now) else { break };
             let Some(key) = self.keys.get(&number).cloned() else { continue };
             let Some(parcel) = self.parcels.get_mut(&key) else { continue };
             if parcel.until <= now {

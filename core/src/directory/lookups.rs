@@ -9,7 +9,11 @@ use core::ops::Range;
 
 use catena_wire::NodeId;
 
-use crate::{Action, LookupId, SessionId, Time, collections::Timers, outbox::Outbox};
+use crate::{
+    Action, LookupId, SessionId, Time,
+    collections::{DUE_AT_ONCE_MAX, Timers},
+    outbox::Outbox,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Waiter {
@@ -134,7 +138,8 @@ impl Lookups {
     }
 
     pub(crate) fn on_timeout(&mut self, now: Time, out: &mut Outbox) {
-        while let Some(id) = self.late.take_due(now) {
+        for _ in 0..DUE_AT_ONCE_MAX {
+            let Some(id) = self.late.take_due(now) else { break };
             self.ask_others(out, id);
         }
     }

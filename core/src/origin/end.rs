@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Action, Policy, Replied,
+    collections::DUE_AT_ONCE_MAX,
     ground::Ground,
     outbox::{EndedDetached, Event},
 };
@@ -161,7 +162,8 @@ impl Origin {
     /// Ends chains that are out of time, or that had a branch silent too often.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) -> Overdue {
         let (now, mut overdue) = (ground.now, Overdue::default());
-        while let Some(chain) = self.timers.take_due(now) {
+        for _ in 0..DUE_AT_ONCE_MAX {
+            let Some(chain) = self.timers.take_due(now) else { break };
             let Some(started) = self.chains.get_mut(&chain) else { continue };
             let hosts = started.liveness.hosts();
             let in_time = started.deadline > now;

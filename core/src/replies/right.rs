@@ -15,7 +15,7 @@ use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send
 use crate::{
     Action, Policy, Time,
     calls::{Owner, ReplyTo, Request},
-    collections::{Expiring, Party, Shares, Timers, Unreached},
+    collections::{DUE_AT_ONCE_MAX, Expiring, Party, Shares, Timers, Unreached},
     ground::Ground,
     outbox::Event,
 };
@@ -333,7 +333,8 @@ impl Rights {
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        while let Some(key) = self.timers.take_due(ground.now) {
+        for _ in 0..DUE_AT_ONCE_MAX {
+            let Some(key) = self.timers.take_due(ground.now) else { break };
             let Some(held) = self.held.get_mut(&key) else { continue };
             if held.budget.deadline() <= ground.now || held.unreached.is_for_long(ground.now, &ground.policy) {
                 self.expire(ground, &key);

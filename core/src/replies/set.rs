@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Action, Replied, Time, Urgency,
     calls::{Owner, ReplyTo, Request},
-    collections::{Party, Shares, Tally, Timers},
+    collections::{DUE_AT_ONCE_MAX, Party, Shares, Tally, Timers},
     ground::Ground,
     outbox::Event,
 };
@@ -248,7 +248,8 @@ impl Sets {
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        while let Some(call) = self.timers.take_due(ground.now) {
+        for _ in 0..DUE_AT_ONCE_MAX {
+            let Some(call) = self.timers.take_due(ground.now) else { break };
             let Some(set) = self.sets.get_mut(&call) else { continue };
             if set.deadline <= ground.now {
                 set.run_out();

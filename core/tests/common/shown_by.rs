@@ -58,6 +58,7 @@ pub(crate) const fn shown_by(bug: Bug) -> (Suite, &'static str) {
         | Bug::EndedListenersStay
         | Bug::OrphansGoOn
         | Bug::OrphansMoveOn
+        | Bug::AnswersUncounted
         | Bug::BranchesWithoutRoom
         | Bug::StrangersAccept
         | Bug::StrangersCancel

@@ -295,6 +295,25 @@ fn calls_with_many_answers_that_a_peers_chain_makes_take_of_its_share() {
     assert!(node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(1_000_000, 1), None).is_ok());
 }
 
+/// The chains stay here, and wait for node 2.
+#[test]
+pub(crate) fn parameters_of_one_peers_waiting_calls_leave_room_for_those_of_others() {
+    const BYTES: usize = 10_000;
+    let mut node = node(Policy { held_bytes_max: 10 * BYTES, ..Policy::default() });
+    let mut asked = |from: u64, hop: Hop, calls: u32| {
+        node.on_message(NOW, &node_ref(from), Message::Hop(Box::new(hop)));
+        let ticket = ticket_of(&actions(&mut node)).unwrap();
+        node.on_service_done(NOW, ticket, value(), 1);
+        let Some(Action::Resume { session, .. }) = actions(&mut node).pop() else { panic!("it goes on") };
+        let params = Value::encode(&"x".repeat(BYTES));
+        let calls = (0..calls).map(|id| GuestCall { params: params.clone(), ..call(id, "there") }).collect();
+        node.on_turn(NOW, session, calling(calls), 1);
+        sent(&actions(&mut node)).iter().filter(|(_, message, _)| matches!(message, Message::Call { .. })).count()
+    };
+    assert_eq!(asked(STRANGER, strange(1, None), 9), 5, "no more once it has as much as is left");
+    assert_eq!(asked(3, *hop(1, 2), 2), 2, "another peer's");
+}
+
 /// The stranger's origin acknowledges none of them.
 #[test]
 fn answers_of_a_strangers_chain_leave_others_room_to_be_sent_again() {

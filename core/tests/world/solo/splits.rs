@@ -1,7 +1,7 @@
 //! A merge host, driven by hand.
 
 use catena_core::{Action, GuestSplit, Policy, Undelivered};
-use catena_wire::{Asked, BranchCount, ChainId, Message, Part, Recording, Told, What, names};
+use catena_wire::{Asked, BRANCHES_MAX, BranchCount, ChainId, Message, Part, Recording, Told, What, names};
 
 use super::*;
 
@@ -127,6 +127,49 @@ fn an_end_weighs_what_its_counts_and_its_recording_take() {
     let told = Told { branch: Branch::root(), step: 1, depth: 0, what: What::Turned(vec![asked; MANY]) };
     let recorded = End { recording: Some(Recording(vec![told])), ..end }.kept_bytes();
     assert!(recorded - light >= MANY * size_of::<Asked>(), "{recorded}");
+}
+
+/// As many branches as this have answered, and merged into the first.
+fn counts(many: usize) -> Vec<BranchCount> {
+    let nested = |number| Branch::root().child(1).unwrap().child(number).unwrap();
+    (1..=u16::try_from(many).unwrap()).map(|number| BranchCount { branch: nested(number), emitted: 1 }).collect()
+}
+
+#[test]
+pub(crate) fn a_chain_whose_branches_answers_cannot_all_be_counted_is_cut_off_at_the_merge() {
+    let mut node = node(Policy::default());
+    let merges = Hop { branches: 2, splits: 2, ..*hop(1, 1) };
+    let (chain, at) = (merges.key.chain, merges.key.clone());
+    node.on_message(NOW, &node_ref(2), Message::Hop(Box::new(merges)));
+    for (number, merged) in [(1, counts(BRANCHES_MAX - 1)), (2, Vec::new())] {
+        actions(&mut node);
+        let end = End { at: Some(at.clone()), emitted: 1, merged, ..branch_end(chain, number, 1) };
+        node.on_message(NOW, &node_ref(2), Message::End(Box::new(end)));
+    }
+    let sent = sent(&actions(&mut node));
+    let ends: Vec<_> = sent.iter().filter(|(_, message, _)| matches!(message, Message::End(_))).collect();
+    let [(NodeId(9), Message::End(end), _)] = &ends[..] else { panic!("{sent:?}") };
+    assert!(end.cut && end.at.is_none() && end.merged.len() == BRANCHES_MAX);
+    assert!(matches!(&end.outcome, Outcome::Threw(why) if why.name == names::LIMIT_EXCEEDED && why.unknown));
+    assert_eq!(node.load().0, 0, "nothing is left of it");
+}
+
+#[test]
+fn a_split_is_refused_if_answers_of_its_branches_could_not_be_counted() {
+    let mut node = node(Policy::default());
+    let (chain, session) = begun(&mut node);
+    node.on_turn(NOW, session, splitting(4, 2), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    actions(&mut node);
+    let end = |number| End { hops_left: 10, ..branch_end(chain, number, 1) };
+    let counted = End { emitted: 1, merged: counts(BRANCHES_MAX - 2), ..end(1) };
+    assert!(!say(&mut node, counted) && say(&mut node, end(2)));
+    node.on_turn(NOW, session, splitting(5, 2), 1);
+    let refused = actions(&mut node);
+    let [Action::Settle { call: 5, result: Err(why), .. }] = &refused[..] else { panic!("{refused:?}") };
+    assert!(why.name == names::LIMIT_EXCEEDED && !why.unknown, "{why}");
+    node.on_turn(NOW, session, splitting(6, 1), 1);
+    assert!(matches!(actions(&mut node)[..], [Action::Suspend { .. }]), "there is room for one more");
 }
 
 /// Of the branches of a stranger's chain, before the state of their parent has come and after that.

@@ -50,6 +50,26 @@ fn a_clock_that_jumps_ends_every_wait_once() {
     }
 }
 
+/// As after a stop of the process: no event takes as long as all of them.
+#[test]
+fn deadlines_of_very_many_calls_are_dealt_with_in_several_events() {
+    const CALLS: usize = 3_000;
+    let mut node = node(Policy::default());
+    for _ in 0..CALLS {
+        node.call(NOW, "there", "f", Value::null(), Budget::new(1_000, 1), None);
+    }
+    actions(&mut node);
+    let late = NOW.after(1_000);
+    let mut ended = || {
+        node.on_timeout(late);
+        let due = node.next_timeout().is_some_and(|at| at <= late);
+        (actions(&mut node).iter().filter(|action| matches!(action, Action::CallDone(..))).count(), due)
+    };
+    let ((first, more), (rest, none)) = (ended(), ended());
+    assert!(first < CALLS && more, "{first}");
+    assert!(first + rest == CALLS && !none, "{rest}");
+}
+
 #[test]
 fn a_clock_that_stands_or_goes_back_changes_nothing() {
     let mut node = node(Policy::default());
