@@ -17,7 +17,7 @@ mod nodes;
 #[path = "processes/process.rs"]
 mod process;
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use catena::{Client, Context, Exception, Hash, Node, NodeId, NodeRef, RunOptions, Service, from_value, to_value};
 use catena_net::Link;
@@ -25,12 +25,13 @@ use catena_wire::{
     Brought, Budget, ChainId, Hop, Kinds, Message, Outcome, Replies, RightEnd, ServiceEntry, StepKey, Value,
 };
 use serde_json::{Value as Json, json};
-use tokio::{sync::Semaphore, task::JoinHandle};
+use tokio::{sync::Semaphore, task::JoinHandle, time::timeout};
 
 use attacker::{Attacker, captured, entry, of_chain, send};
 use latency::Quiet;
 use node::beating;
 use nodes::{BEAT_MS, Nodes, ask, run};
+use process::PATIENCE;
 
 /// The process that the tests start. Run as a test it is over at once.
 #[tokio::test(flavor = "multi_thread")]
@@ -64,6 +65,16 @@ async fn good_by_z(client: &Client) {
 /// Some good chains: how long one takes.
 async fn quiet(nodes: &Nodes, client: &Client) -> Quiet {
     Quiet::of(nodes.id("a"), async || good(client).await).await
+}
+
+/// Waits until this is so.
+async fn comes_to_pass(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let waits = async {
+        while !so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, waits).await.unwrap_or_else(|_| panic!("not so: {what}"));
 }
 
 /// Makes the messages of a flood: the one of this number, from that node.
@@ -173,6 +184,9 @@ async fn long_announcements_are_forgotten_with_the_next() {
     let more = nodes.process("a").resident_bytes().saturating_sub(before);
     println!("{} MiB more", more >> 20);
     assert!(more < MORE_BYTES_MAX / 2, "{} MiB more", more >> 20);
+    attacker.endpoint.close(Duration::from_secs(1)).await;
+    let forgotten = async || !client.services().await.iter().any(|entry| entry.service.starts_with("attacker."));
+    comes_to_pass("names go with their link", forgotten).await;
     good(&client).await;
 }
 
@@ -198,21 +212,35 @@ async fn sleeping_hops_under_many_numbers_of_one_address_hurt_nobody() {
         let link = attacker.link(&nodes.place("a")).await;
         attackers.push((attacker, link));
     }
+    let asleep = hop.clone();
     let attack = async move {
         let mut accepted = 0;
         for (attacker, link) in &attackers {
             for number in 1..=MESSAGES / 16 {
-                send(link, of_chain(&hop, number, &attacker.node)).await;
+                send(link, of_chain(&asleep, number, &attacker.node)).await;
             }
             accepted += attacker.answered(MESSAGES as usize / 16).await.0;
         }
         (accepted, attackers)
     };
     let what = "hops that sleep, under many numbers of one address";
-    let (accepted, _attackers) = alone.beside(what, attack, async || good(&client).await).await;
+    let (accepted, attackers) = alone.beside(what, attack, async || good(&client).await).await;
     println!("{accepted} of {} accepted", NUMBERS * MESSAGES / 16);
     assert!(accepted <= SHARE && accepted > SHARE / 2, "{accepted} accepted");
     quiet(&nodes, &client).await;
+    for (attacker, _) in attackers {
+        attacker.endpoint.close(Duration::from_secs(1)).await;
+    }
+    ask::<()>(&client, "a", "open", Json::Null).await;
+    let next = Attacker::start(4_242, "next", |_| Vec::new()).await;
+    let (link, sent) = (next.link(&nodes.place("a")).await, Cell::new(0));
+    let finds_room = async || {
+        sent.set(sent.get() + 1);
+        send(&link, of_chain(&hop, sent.get(), &next.node)).await;
+        next.answered(sent.get() as usize).await.0 > 0
+    };
+    comes_to_pass("there is room again", finds_room).await;
+    good(&client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,6 +347,8 @@ async fn heartbeats_with_thousands_of_open_branches_hurt_neither_their_chain_nor
     ask::<()>(&client, "a", "open", Json::Null).await;
     let ended = chain.await.unwrap().unwrap_or_else(|why| panic!("the chain that they were about: {why}"));
     assert_eq!(ended, json!([null, null]));
+    attacker.endpoint.close(Duration::from_secs(1)).await;
+    good_by_z(&client).await;
 }
 
 /// These replies under this right, the first of them number 0, and its end, which counts so many.
@@ -381,4 +411,5 @@ async fn whoever_lies_about_replies_spoils_its_own_call_only() {
     assert!(seen.starts_with(&[1]) && !seen.contains(&2) && !seen.contains(&666), "{seen:?}");
     assert_ne!(ended, "complete");
     assert!(missing.iter().any(|node| node == "liar"), "{missing:?}");
+    good_by_z(&client).await;
 }

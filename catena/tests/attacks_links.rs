@@ -470,6 +470,12 @@ async fn idle_links_of_many_addresses_leave_room_for_the_nodes_own_dials() {
     hidden.introduce("b", nodes.place("b").address);
     hidden.add("c", &["--beat-ms", &nodes::PATIENT_BEAT_MS.to_string()]).await;
     assert_eq!(run(&client, ELSEWHERE, json!(null)).await.value(), &json!(["a", "c"]), "it dials on its own");
+    drop(idle);
+    // The node sees that they have gone as soon as it can.
+    while Peer::dial("127.0.0.9", address, 99).await.is_none() {
+        tokio::task::yield_now().await;
+    }
+    good().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

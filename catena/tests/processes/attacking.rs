@@ -98,9 +98,11 @@ async fn a_stranger_cannot_have_addresses_of_its_choice_dialled() {
         attacker.is_read(&link).await;
         (attacker, link)
     };
-    let _attacker = beside((&nodes, &client), "look-ups with foreign addresses", attack).await;
+    let (attacker, _link) = beside((&nodes, &client), "look-ups with foreign addresses", attack).await;
     // By then most of them would have been dialled.
     good(&client, 100).await;
+    attacker.endpoint.close(std::time::Duration::from_secs(1)).await;
+    good(&client, 10).await;
     let knocks = knocks.load(Ordering::SeqCst);
     assert!(knocks <= 64, "{knocks} addresses of a stranger's choice were dialled");
 }
@@ -178,6 +180,14 @@ async fn nobody_announces_for_another_node_or_greets_as_one() {
         good(&newcomer, 1).await;
     }
     alone.under("announcements for another node", async || good(&client, 1).await).await;
+    liar.endpoint.close(std::time::Duration::from_secs(1)).await;
+    let gone = async {
+        while told_to_a_newcomer(&nodes).await != known {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, gone).await.expect("all is as before");
+    good(&client, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,5 @@
-//! How long a good chain takes while somebody attacks, beside how long it takes otherwise, and the most memory that the node under attack has held: figures
-//! that `make hostile` gathers, and on which no test depends.
+//! How long a good chain takes while somebody attacks, beside how long it takes otherwise: figures that `make hostile` gathers, and on which no test depends.
+//! And the most memory that the node under attack has held, which is bounded in every test.
 
 use std::{
     future::Future,
@@ -16,6 +16,8 @@ use tokio::{
 use crate::process::resident_bytes_max;
 
 const QUIET_CHAINS: usize = 40;
+/// The budget of a node that is given none, and what its process has beside it: its program, compiled modules, and what the allocator keeps.
+const MEMORY_BYTES_MAX: u64 = (1 << 30) + (128 << 20);
 
 /// The threads of all attackers. Attackers are elsewhere, and what they compute takes no processor from whom they attack: so where figures are taken, theirs has
 /// the lowest priority. Where none are, it has that of the others: on a busy machine the lowest gets next to nothing, and an attack would not end.
@@ -72,8 +74,10 @@ impl Quiet {
 
     fn say(&self, attack: &str, took: Vec<Duration>) {
         let (chains, quiet_us) = (took.len(), self.median.as_micros());
-        let (beside_us, mib) = (median(took).as_micros(), resident_bytes_max(self.node) >> 20);
+        let (beside_us, held) = (median(took).as_micros(), resident_bytes_max(self.node));
+        let mib = held >> 20;
         println!("beside {attack}: chains {chains}, quiet_us {quiet_us}, beside_us {beside_us}, memory_mib {mib}");
+        assert!(held <= MEMORY_BYTES_MAX, "beside {attack}: the node held {mib} MiB");
     }
 }
 

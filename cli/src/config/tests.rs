@@ -38,6 +38,7 @@ fn a_whole_file_is_taken() {
         join = ["a:1", { address = "b:2", site = "cam" }]
         repository = true
         untold_dials_max = 0
+        memory_bytes_max = 268_435_456
         shaped = "paper"
         [[service]]
         kind = "files"
@@ -71,7 +72,7 @@ fn a_whole_file_is_taken() {
     assert_eq!(file.join[1].site.as_deref(), Some("cam"));
     assert_eq!((file.join[0].address.as_str(), file.join[1].address.as_str()), ("a:1", "b:2"));
     assert!(file.shaped && file.repository);
-    assert_eq!(file.untold_dials_max, Some(0));
+    assert_eq!((file.untold_dials_max, file.memory_bytes_max), (Some(0), Some(256 << 20)));
     assert_eq!(file.advertise.as_deref(), Some("mtv.example.org:0"));
     assert_eq!(file.limits.memory_bytes_max, 1 << 20);
     assert_eq!(file.limits.events_max, Limits::default().events_max);
@@ -89,6 +90,13 @@ fn an_unknown_key_has_its_line_and_the_nearest_one() {
     check("name = \"a\"\n[policy]\nactivation_max = 5\n", "3:1", &["did you mean activations_max?"]);
     check("name = \"a\"\njoin = [{ adress = \"h:1\" }]\n", "2:11", &["did you mean address?"]);
     check("name = \"a\"\n[[services]]\n", "2:3", &["did you mean service?"]);
+}
+
+#[test]
+fn a_node_with_too_little_memory_does_not_start() {
+    let (text, least) = (|bytes| format!("name = \"a\"\nmemory_bytes_max = {bytes}\n"), catena::MEMORY_BYTES_MIN);
+    check(&text(least - 1), "2:20", &["a node needs at least 134217728", "make it larger"]);
+    assert_eq!(read(&text(least)).map_err(|why| why.text()).ok().unwrap().memory_bytes_max, Some(least));
 }
 
 #[test]
