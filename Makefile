@@ -13,7 +13,7 @@ help:  ## this list
 	@echo "make TARGET, where TARGET is:"
 	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '  %-14s %s\n' "$${name// /}" "$$what"; done
 
-demo:  ## install what is needed, build, copy a file and open mail over four distant sites (FILE=path: your file)
+demo:  ## install what is needed, build, start four distant sites, copy a file and open a mail (FILE=path: your file)
 	@tools/demo.sh
 
 glickr:  ## photos on a globe, in your browser, from twelve search engines as each of them answers: http://127.0.0.1:7490

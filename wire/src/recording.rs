@@ -73,7 +73,7 @@ pub struct Asked {
     /// The guest's number for it.
     #[n(0)]
     pub call: u32,
-    /// Service; empty for a split.
+    /// Its service; of a split, the one at whose node the branches merge, empty if that is where the chain is.
     #[cbor(n(1), with = "crate::bytes_codec::name")]
     pub service: String,
     /// Its function.

@@ -131,7 +131,7 @@ pub enum SegmentRefusal {
     /// The owner never exported what was asked for.
     #[n(3)]
     NeverExported,
-    /// The range leaves the grant's range, or the segment, which has this many bytes.
+    /// The range leaves the grant's range, or the segment. The number is how many bytes that has.
     #[n(4)]
     OutOfBounds(#[n(0)] u64),
     /// The importer lacks these rights.

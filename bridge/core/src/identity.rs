@@ -59,7 +59,7 @@ pub enum Root {
 }
 
 /// The rule of the node's owner: which callers' numbers are accepted. The numbers are only claimed by the callers, so let only trustworthy callers call the
-/// node (its links are authenticated off the loopback).
+/// node (links are not authenticated: keep the node on loopback or on a network of your own).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Identity {

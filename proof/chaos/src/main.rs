@@ -78,7 +78,7 @@ struct Run {
     /// How many trials are under way at one time
     #[arg(long, default_value_t = 16)]
     in_flight: usize,
-    /// A fault begins this often, in milliseconds, while at least half of the nodes have none
+    /// A fault of a node begins this often, in milliseconds, if it leaves half of the nodes without one; a fault of a node's links half as often
     #[arg(long, default_value_t = 250)]
     fault_every_ms: u64,
     /// Only trials of these kinds, separated by commas [default: all of them]
