@@ -35,6 +35,7 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
+    time::timeout,
 };
 
 const MIB: u64 = 1 << 20;
@@ -433,6 +434,16 @@ async fn idle_links(from: &str, to: SocketAddr, first: u64) -> Vec<Peer> {
     idle
 }
 
+/// Links with the node from this address, once it has seen that other links have gone.
+async fn gets_in(from: &str, to: SocketAddr, number: u64) {
+    let dialled = async {
+        while Peer::dial(from, to, number).await.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(process::PATIENCE, dialled).await.expect("there is room again");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_links_of_one_address_keep_nobody_else_out() {
     let scene = Scene::start().await;
@@ -444,10 +455,7 @@ async fn idle_links_of_one_address_keep_nobody_else_out() {
     assert_eq!(run(&another, LOOK, json!("hello")).await.value(), &json!(["a", "hello"]));
     quiet.under("idle links of one address", async || scene.check().await).await;
     drop(idle);
-    // The node sees that they have gone as soon as it can.
-    while Peer::dial("127.0.0.2", scene.address, 98).await.is_none() {
-        tokio::task::yield_now().await;
-    }
+    gets_in("127.0.0.2", scene.address, 98).await;
     scene.check_after("127.0.0.2").await;
 }
 
@@ -471,10 +479,7 @@ async fn idle_links_of_many_addresses_leave_room_for_the_nodes_own_dials() {
     hidden.add("c", &["--beat-ms", &nodes::PATIENT_BEAT_MS.to_string()]).await;
     assert_eq!(run(&client, ELSEWHERE, json!(null)).await.value(), &json!(["a", "c"]), "it dials on its own");
     drop(idle);
-    // The node sees that they have gone as soon as it can.
-    while Peer::dial("127.0.0.9", address, 99).await.is_none() {
-        tokio::task::yield_now().await;
-    }
+    gets_in("127.0.0.9", address, 99).await;
     good().await;
 }
 

@@ -57,9 +57,7 @@ impl Listener for Callers {
             caller = self.tcp.accept() => caller,
             caller = near.accept() => {
                 let (stream, _) = caller?;
-                // Processes of other users have one share together, as if they came by TCP.
-                let host = (!is_trustworthy(&stream)).then_some(Ipv4Addr::LOCALHOST.into());
-                let opened = Ok(Connection { host, ..connection(stream, PEER.to_owned()) });
+                let opened = Ok(connection(stream, PEER.to_owned()));
                 Ok((PEER.to_owned(), Box::pin(std::future::ready(opened))))
             }
         }
@@ -67,8 +65,9 @@ impl Listener for Callers {
 }
 
 fn connection(stream: UnixStream, peer: String) -> Connection {
+    let host = host_of(is_trustworthy(&stream));
     let (reader, writer) = stream.into_split();
-    Connection { reader: Box::new(reader), writer: Box::new(writer), peer, host: None }
+    Connection { reader: Box::new(reader), writer: Box::new(writer), peer, host }
 }
 
 /// The abstract name (its first byte is 0) of a node that listens at this address.
@@ -101,6 +100,11 @@ async fn connect(address: &SocketAddr) -> Option<UnixStream> {
     None
 }
 
+/// Processes of other users are taken for one host, as if they came by TCP: each chooses its node's number itself.
+fn host_of(trustworthy: bool) -> Option<IpAddr> {
+    (!trustworthy).then_some(Ipv4Addr::LOCALHOST.into())
+}
+
 /// Needed since anybody may take a name, even one with a port that belongs to somebody else.
 fn is_trustworthy(stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid(), rustix::process::geteuid().as_raw()))
@@ -113,13 +117,20 @@ fn is_trusted(peer: u32, own: u32) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::{is_of_this_host, is_trusted};
+    use super::{connection, host_of, is_of_this_host, is_trusted};
 
     #[test]
     fn the_same_user_and_root_are_trusted_and_nobody_else() {
         for (peer, own, trusted) in [(1_000, 1_000, true), (0, 1_000, true), (1_001, 1_000, false), (1_000, 0, false)] {
             assert_eq!(is_trusted(peer, own), trusted, "{peer} by {own}");
         }
+    }
+
+    #[tokio::test]
+    async fn processes_of_other_users_are_one_host_and_those_of_the_same_user_are_none() {
+        let (stream, _peer) = tokio::net::UnixStream::pair().unwrap();
+        assert_eq!(connection(stream, String::new()).host, None);
+        assert_eq!(host_of(false), Some("127.0.0.1".parse().unwrap()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub const TRACE_STEPS_MAX: usize = 2_048;
 pub const BRANCH_DEPTH_MAX: usize = 16;
 /// Chains that may enclose a chain (rpc-chains section 3.4).
 pub const STACK_DEPTH_MAX: usize = 32;
-/// Branches of one chain, all splits together.
+/// Branches of one chain whose answers are counted, or that are named in one message.
 pub const BRANCHES_MAX: usize = 4_096;
 
 /// Chains that one [`crate::Message::Over`] names.

@@ -19,6 +19,9 @@ impl Calls {
         if ground.directory.serves(&request.service) {
             return self.call_here(ground, request);
         }
+        if let Err(why) = self.check_bytes(ground, &request) {
+            return self.answer(ground, request, Err(why));
+        }
         match ground.directory.names.get(ground.now, &request.service).cloned() {
             Some(Known::At(place)) => return self.ask(ground, request, &place),
             Some(Known::Absent(why)) => return self.answer(ground, request, Err(why)),
@@ -26,8 +29,7 @@ impl Calls {
         }
         let (own, all) = (self.looking_up.of(request.by), ground.directory.lookups.waiting());
         let (what, max) = ("calls to services being looked up", ground.policy.calls_waiting_max);
-        let room = ground.check_share(what, request.by, own, all, max);
-        if let Err(why) = room.and_then(|()| self.check_bytes(ground, &request)) {
+        if let Err(why) = ground.check_share(what, request.by, own, all, max) {
             return self.answer(ground, request, Err(why));
         }
         let service = request.service.clone();
@@ -70,7 +72,6 @@ impl Calls {
     fn ask(&mut self, ground: &mut Ground, request: Request, place: &Instance) {
         let (own, all) = (self.waiting.of(request.by), self.waiting.all());
         let room = ground.check_share("calls", request.by, own, all, ground.policy.calls_waiting_max);
-        let room = room.and_then(|()| self.check_bytes(ground, &request));
         if let Err(why) = check_time(ground.now, &request).and(room) {
             return self.answer(ground, request, Err(why));
         }

@@ -111,7 +111,7 @@ impl Chains {
     /// Ends what is here of the chain on behalf of `by`, and tells the nodes that it went to and those in `also`.
     pub(crate) fn stop(&mut self, ground: &mut Ground, by: Party, chain: ChainId, also: Vec<Arc<NodeRef>>) {
         if !ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
-            return;
+            return self.tell_stopped(ground, chain, also);
         }
         ground.outgoing.forget_chain(chain);
         ground.listeners.end_chain(ground.clock.now(), by, chain, &ground.policy);

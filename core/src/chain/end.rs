@@ -133,7 +133,7 @@ impl Chains {
     }
 
     /// Answers have come from more branches than can be counted, which shows at a merge. No answer may be missing from a reply set, so the chain ends here,
-    /// whichever of its branches this is.
+    /// whichever of its branches this is, and waits for none.
     pub(super) fn too_many_answer(&mut self, ground: &mut Ground, session: SessionId) {
         let Some(activation) = self.get(session) else { return };
         let (arrived, from) = (activation.arrived.clone(), super::senders(activation));
@@ -143,6 +143,7 @@ impl Chains {
         let why = Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, message).outcome_unknown();
         let way = homeward(ground, activation);
         let end = end_of(ground.now, &mut activation.clone(), Outcome::Threw(why));
+        let end = End { emitted: 0, merged: Vec::new(), ..end };
         self.cut_off(ground, (&arrived, from), end, way);
     }
 
@@ -197,7 +198,7 @@ pub(super) fn emit(ground: &mut Ground, activation: &mut Activation, value: Valu
 
 /// Sends a heartbeat, and the console lines that the origin has not been sent.
 fn beat(ground: &mut Ground, activation: &mut Activation) {
-    // Later than now, whatever the policy says: with a timer that is always due, `on_timeout` would never return.
+    // Later than now, whatever the policy says: a timer that is always due would leave no others their turn.
     activation.heartbeat_at = ground.now.after(ground.policy.heartbeat_interval_us.max(1));
     let open = match &activation.phase {
         // The hop was accepted once, and is being sent again: heartbeats have to come from the node that has the chain.

@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, format, string::String, vec::Vec};
 use bytes::Bytes;
-use catena_wire::{BRANCHES_MAX, Exception, Fault, Merge, Mode, NodeRef, Outcome, StepKey, names};
+use catena_wire::{BRANCHES_MAX, Exception, Fault, Listener, Merge, Mode, NodeRef, Outcome, StepKey, names};
 
 use super::{
     Chains,
@@ -53,10 +53,15 @@ impl Chains {
         if u32::from(activation.state.splits) + split.count > u32::from(u16::MAX) {
             return limit(String::from("the chain has split into 65,535 branches, which is all that can be numbered"));
         }
-        let counted = activation.state.merged.len();
+        // Branches whose answers the listener counts, or may have to.
+        let counted = match activation.state.listener() {
+            Listener::Origin => activation.state.merged.len(),
+            Listener::Creator(..) => activation.state.splits.into(),
+            Listener::Nobody => 0,
+        };
         if counted + split.count as usize > BRANCHES_MAX {
             return limit(format!(
-                "answers of {counted} branches so far; with those of {} more they are more than the {BRANCHES_MAX} that are counted; let branches return their values to the merge",
+                "{} more branches that may answer, after {counted}, where answers of {BRANCHES_MAX} are counted; let branches return their values to the merge",
                 split.count
             ));
         }

@@ -62,7 +62,7 @@ impl Tally {
 
     /// Whether answers of this branch can be kept track of before its end is known.
     pub(crate) fn has_room(&self, branch: &Branch) -> bool {
-        self.accounts.len() < BRANCHES_MAX || self.accounts.contains_key(branch)
+        branch.is_root() || self.accounts.len() < BRANCHES_MAX || self.accounts.contains_key(branch)
     }
 
     /// Bytes of answers that wait for earlier ones.

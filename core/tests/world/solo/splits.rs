@@ -1,6 +1,6 @@
 //! A merge host, driven by hand.
 
-use catena_core::{Action, GuestSplit, Policy, Undelivered};
+use catena_core::{Action, GuestSplit, Policy, Replied, Undelivered};
 use catena_wire::{Asked, BRANCHES_MAX, BranchCount, ChainId, Message, Part, Recording, Told, What, names};
 
 use super::*;
@@ -149,9 +149,38 @@ pub(crate) fn a_chain_whose_branches_answers_cannot_all_be_counted_is_cut_off_at
     let sent = sent(&actions(&mut node));
     let ends: Vec<_> = sent.iter().filter(|(_, message, _)| matches!(message, Message::End(_))).collect();
     let [(NodeId(9), Message::End(end), _)] = &ends[..] else { panic!("{sent:?}") };
-    assert!(end.cut && end.at.is_none() && end.merged.len() == BRANCHES_MAX);
+    assert!(end.cut && end.at.is_none() && end.merged.is_empty() && end.emitted == 0);
     assert!(matches!(&end.outcome, Outcome::Threw(why) if why.name == names::LIMIT_EXCEEDED && why.unknown));
     assert_eq!(node.load().0, 0, "nothing is left of it");
+}
+
+/// At the origin, which is the merge host as well.
+#[test]
+fn a_chain_that_is_cut_off_waits_for_no_answers() {
+    let mut node = node(Policy::default());
+    let (chain, _) = split(&mut node);
+    assert!(!say(&mut node, End { emitted: 1, merged: counts(BRANCHES_MAX - 1), ..branch_end(chain, 1, 1) }));
+    node.on_message(NOW, &node_ref(2), Message::End(Box::new(End { emitted: 1, ..branch_end(chain, 2, 1) })));
+    let ended = actions(&mut node).into_iter().find_map(|action| match action {
+        Action::Reply(_, Replied::End { outcome: Outcome::Threw(why), .. }) => Some(why),
+        _ => None,
+    });
+    assert!(ended.is_some_and(|why| why.name == names::LIMIT_EXCEEDED && why.unknown));
+    assert!(node.is_idle());
+}
+
+/// Their answers go to the service that hears them.
+#[test]
+fn a_sub_chain_that_is_heard_splits_into_no_more_branches_than_can_be_counted() {
+    for (splits, refused) in [(BRANCHES_MAX - 1, true), (BRANCHES_MAX - 2, false)] {
+        let mut node = node(Policy::default());
+        let splits = u16::try_from(splits).unwrap();
+        let session = arrived(&mut node, Box::new(Hop { stack: vec![heard(5)], splits, ..*hop(1, 1) }));
+        node.on_turn(NOW, session, splitting(4, 2), 1);
+        let limit = |why: &Exception| why.name == names::LIMIT_EXCEEDED && !why.unknown;
+        let told = actions(&mut node);
+        assert_eq!(matches!(&told[..], [Action::Settle { result: Err(why), .. }] if limit(why)), refused, "{told:?}");
+    }
 }
 
 #[test]
