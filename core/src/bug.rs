@@ -54,6 +54,8 @@ bugs! {
     LineTwice,
     /// A node that was lost after it took a hop is said to have done nothing.
     LossDenied,
+    /// That replies are missing whose call may have been done is forgotten when the function throws.
+    SetsUncertaintyForgotten,
     /// That a function was told of an unknown outcome is forgotten when it throws.
     UncertaintyForgotten,
     /// A chain that has run out of hops names its last step instead of the one that it could not make.

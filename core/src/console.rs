@@ -9,17 +9,31 @@ use crate::Policy;
 
 const LEFT_OUT: &str = "(further lines are left out";
 
-/// Adds lines to those that a chain carries, as long as there is room; one last line says that others were left out.
+/// Adds lines to those that a chain carries, as long as there is room for so many, and for so many bytes of them; one last line says that others were left
+/// out.
 ///
 /// Existing lines are never changed: the last one may have been shown already.
-pub(crate) fn extend(console: &mut Vec<LogLine>, lines: impl IntoIterator<Item = LogLine>, lines_max: usize) {
+pub(crate) fn extend(
+    console: &mut Vec<LogLine>,
+    lines: impl IntoIterator<Item = LogLine>,
+    (lines_max, bytes_max): (usize, usize),
+) {
+    let mut bytes: usize = console.iter().map(LogLine::kept_bytes).sum();
     for line in lines {
-        if console.len() < lines_max {
-            console.push(line);
-            continue;
+        bytes = bytes.saturating_add(line.kept_bytes());
+        if console.len() >= lines_max {
+            return leave_out(console, line, format_args!("console_lines_max is {lines_max}"));
         }
-        return leave_out(console, line, format_args!("console_lines_max is {lines_max}"));
+        if bytes > bytes_max {
+            return leave_out(console, line, format_args!("console_bytes_max is {bytes_max}"));
+        }
+        console.push(line);
     }
+}
+
+/// How many lines a chain may carry, and how many bytes of them.
+pub(crate) const fn carried_max(policy: &Policy) -> (usize, usize) {
+    (policy.console_lines_max, policy.console_bytes_max)
 }
 
 /// Says once, in place of this line, that there are more.
@@ -52,8 +66,18 @@ mod tests {
     #[test]
     fn one_more_line_says_that_others_are_left_out() {
         let mut console = Vec::new();
-        extend(&mut console, (0..5).map(line), 3);
-        extend(&mut console, (3..5).map(line), 3);
+        extend(&mut console, (0..5).map(line), (3, usize::MAX));
+        extend(&mut console, (3..5).map(line), (3, usize::MAX));
         assert_eq!(texts(&console), [":0", ":1", ":2", "(further lines are left out: console_lines_max is 3)"]);
+    }
+
+    #[test]
+    fn lines_are_few_bytes_as_well() {
+        let (mut console, bytes) = (Vec::new(), line(0).kept_bytes());
+        for from in [0, 2] {
+            extend(&mut console, (from..5).map(line), (100, 3 * bytes));
+        }
+        let bytes_max = format!("(further lines are left out: console_bytes_max is {})", 3 * bytes);
+        assert_eq!(texts(&console), [":0", ":1", ":2", bytes_max.as_str()]);
     }
 }

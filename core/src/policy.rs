@@ -57,6 +57,8 @@ pub struct Policy {
     pub outgoing_bytes_max: usize,
     /// Lines of the virtual console that a chain carries.
     pub console_lines_max: usize,
+    /// Their bytes.
+    pub console_bytes_max: usize,
     /// Names of services resolved and kept.
     pub names_max: usize,
     /// How long a name that nobody served is assumed not to be served, microseconds.
@@ -142,6 +144,7 @@ impl Default for Policy {
             outgoing_max: 65_536,
             outgoing_bytes_max: 128 << 20,
             console_lines_max: 1_024,
+            console_bytes_max: 1 << 20,
             names_max: 65_536,
             name_absent_ttl_us: 1_000_000,
             moved_max: 4_096,

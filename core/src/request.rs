@@ -57,6 +57,13 @@ impl ReplyTo {
     }
 }
 
+impl Request {
+    /// Bytes of what is kept of it until it is answered.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.params.len_bytes() + self.credentials.as_ref().map_or(0, Value::len_bytes)
+    }
+}
+
 /// A call on its way to wherever its service is.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {

@@ -21,6 +21,21 @@ pub(crate) mod name {
     }
 }
 
+/// `service/function`: two names and the stroke between them.
+pub(crate) mod target {
+    use alloc::string::{String, ToString};
+
+    pub(crate) use super::name::encode;
+
+    pub(crate) fn decode<'b, C>(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<String, minicbor::decode::Error> {
+        let target = d.str()?;
+        if target.len() > 2 * crate::NAME_BYTES_MAX + 1 {
+            return Err(minicbor::decode::Error::message("target longer than 513 bytes"));
+        }
+        Ok(target.to_string())
+    }
+}
+
 /// The same, if there is one.
 pub(crate) mod maybe_name {
     use alloc::string::String;

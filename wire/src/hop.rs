@@ -281,7 +281,7 @@ impl End {
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         let lines: usize = self.console.iter().map(LogLine::kept_bytes).sum();
-        let steps = self.trace.as_ref().map_or(0, Vec::len) * size_of::<StepTrace>();
+        let steps: usize = self.trace.iter().flatten().map(StepTrace::kept_bytes).sum();
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
         let merged: usize =
             self.merged.iter().map(|merged| size_of::<BranchCount>() + merged.branch.kept_bytes()).sum();
@@ -310,13 +310,13 @@ pub struct StepTrace {
     #[n(0)]
     pub step: u32,
     /// Where it ran.
-    #[n(1)]
+    #[cbor(n(1), with = "crate::bytes_codec::name")]
     pub node: String,
     /// That node's site.
     #[cbor(n(2), with = "crate::bytes_codec::maybe_name")]
     pub site: Option<String>,
     /// `service/function` called there; empty for the origin's own turn.
-    #[n(3)]
+    #[cbor(n(3), with = "crate::bytes_codec::target")]
     pub target: String,
     /// Arrival, microseconds since the Unix epoch by that node's clock.
     #[n(4)]
@@ -348,6 +348,17 @@ pub struct StepTrace {
     /// What its service function read of blobs, if anything. Boxed, since few steps have one and the others must not grow by it.
     #[n(13)]
     pub blobs: Option<Box<BlobBytes>>,
+}
+
+impl StepTrace {
+    /// About how many bytes of memory it takes.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        let names = [Some(&self.node), self.site.as_ref(), Some(&self.target), self.served_by.as_ref()];
+        let names: usize = names.into_iter().flatten().map(String::len).sum();
+        let blobs = self.blobs.as_ref().map_or(0, |_| size_of::<BlobBytes>());
+        size_of::<Self>() + names + blobs + self.branch.kept_bytes()
+    }
 }
 
 /// Bytes of blobs, by the way in which they came to the node that read them.

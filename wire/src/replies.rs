@@ -85,7 +85,7 @@ pub struct RightEnd {
 #[cbor(array)]
 pub struct Delegated {
     /// `service/function`.
-    #[n(0)]
+    #[cbor(n(0), with = "crate::bytes_codec::target")]
     pub target: String,
     /// What became of it.
     #[n(1)]

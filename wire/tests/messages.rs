@@ -8,8 +8,8 @@ use catena_wire::{
     At, BRANCH_DEPTH_MAX, BRANCHES_MAX, BUFFERS_MAX, Branch, Brought, Budget, Buffer, COMPLETIONS_MAX,
     CONSOLE_LINES_MAX, ChainId, Completion, Datagram, Encoded, Exception, FUNCTIONS_MAX, Fault, Hello, Hop,
     LISTING_ENTRIES_MAX, LISTING_NAMES_MAX, Lent, Message, NAME_BYTES_MAX, NodeId, NodeRef, Outcome, PATH_HOSTS_MAX,
-    REPLIES_MAX, Replies, SHORT_BYTES_MAX, SHORT_ITEMS_MAX, STACK_DEPTH_MAX, SegmentMessage, StepKey, TRACE_STEPS_MAX,
-    VALUE_DEPTH_MAX, Value, ValueError, WireError,
+    REPLIES_MAX, Replies, SHORT_BYTES_MAX, SHORT_ITEMS_MAX, STACK_DEPTH_MAX, SegmentMessage, StepKey, StepTrace,
+    TRACE_STEPS_MAX, VALUE_DEPTH_MAX, Value, ValueError, WireError,
 };
 use proptest::prelude::*;
 
@@ -188,6 +188,12 @@ fn names_paths_and_branches_have_bounds() {
                 .is_ok()
     };
     assert!(thrown(PATH_HOSTS_MAX) && !thrown(PATH_HOSTS_MAX + 1));
+
+    let target = |bytes: usize| {
+        let trace = Some(vec![StepTrace { target: "x".repeat(bytes), ..common::trace_of() }]);
+        Message::decode(Message::Hop(Box::new(Hop { trace, ..common::hop_of() })).encode())
+    };
+    assert!(target(2 * NAME_BYTES_MAX + 1).is_ok() && target(2 * NAME_BYTES_MAX + 2).is_err());
 
     let around = |depth: usize| Message::decode(Message::Hop(Box::new(common::deep_hop(depth))).encode());
     assert!(around(STACK_DEPTH_MAX).is_ok() && around(STACK_DEPTH_MAX + 1).is_err());

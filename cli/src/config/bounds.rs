@@ -74,6 +74,7 @@ table! {
         hop_attempts_max: u8,
         code_fetch_timeout_us: u64,
         console_lines_max: usize,
+        console_bytes_max: usize,
     }
 }
 

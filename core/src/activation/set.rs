@@ -44,6 +44,8 @@ pub(crate) struct Batch {
     pub(crate) replies: usize,
     /// Nothing more follows.
     pub(crate) last: bool,
+    /// The function is told that what was asked for may have been done, and may not.
+    pub(crate) unknown: bool,
     /// `[replies, over]`, as the guest ABI defines it.
     pub(crate) outcome: Result<Value, Exception>,
 }
@@ -83,7 +85,11 @@ impl OpenSet {
         if values.is_empty() && over.is_none() {
             return None;
         }
-        Some(Batch { replies: values.len(), last: over.is_some(), outcome: outcome(&values, over) })
+        let unknown = over.is_some_and(|over| {
+            let missing = over.missing.iter().map(|missing| &missing.why);
+            over.why.iter().chain(missing).any(|why| why.unknown)
+        });
+        Some(Batch { replies: values.len(), last: over.is_some(), unknown, outcome: outcome(&values, over) })
     }
 }
 

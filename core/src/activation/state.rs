@@ -2,8 +2,8 @@
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use catena_wire::{
-    BlobBytes, BranchCount, ChainHeader, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, Outcome,
-    PossibleDuplicate, StepKey, StepLimits, StepTrace, TRACE_STEPS_MAX, Value,
+    BranchCount, ChainHeader, Exception, Frame, Hash, Listener, LogLine, Merge, NodeId, Outcome, PossibleDuplicate,
+    StepKey, StepLimits, StepTrace, TRACE_STEPS_MAX, Value,
 };
 
 use super::recording::Recording;
@@ -113,11 +113,9 @@ impl ChainState {
 
     /// Bytes that keeping the state takes.
     pub(crate) fn bytes(&self) -> usize {
-        /// Approximate bytes of the names and the rest in one step of a profile.
-        const APART_BYTES: usize = 64 + size_of::<BlobBytes>();
         let stacked: usize = self.stack.iter().map(|frame| size_of::<Frame>() + frame.continuation.len()).sum();
         let lines: usize = self.console.iter().map(LogLine::kept_bytes).sum();
-        let steps = self.trace.as_ref().map_or(0, Vec::len) * (size_of::<StepTrace>() + APART_BYTES);
+        let steps: usize = self.trace.iter().flatten().map(StepTrace::kept_bytes).sum();
         let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
         let credentials = self.header.credentials.as_ref().map_or(0, Value::len_bytes);
         let recorded = self.recording.as_ref().map_or(0, |recording| recording.bytes());

@@ -45,7 +45,8 @@ impl Calls {
                 None => Ok(()),
             })
             .and_then(|()| ground.directory.check(&ground.me.name, service, function))
-            .and_then(|()| ground.check_running(request.by));
+            .and_then(|()| ground.check_running(request.by))
+            .and_then(|()| self.check_bytes(ground, &request));
         match verdict {
             Ok(()) => self.run_service(ground, request),
             Err(why) => self.answer(ground, request, Err(why)),
@@ -59,11 +60,13 @@ impl Calls {
             _ => None,
         };
         let budget = request.budget.left(ground.now);
+        let bytes = request.kept_bytes();
         let params = core::mem::replace(&mut request.params, Value::null());
         let (service, function) = (request.service.clone(), request.function.clone());
         let (credentials, key) = (request.credentials.clone(), request.key.clone());
         let duplicate = request.duplicate.as_deref().cloned();
-        let ticket = Ticket(self.insert(ground, request, Stage::Running));
+        let ticket = Ticket(self.number());
+        self.put(ground, ticket.0, Call { request, stage: Stage::Running, bytes });
         let run = Action::RunService { ticket, service, function, params, budget, credentials, key, duplicate, right };
         ground.out.ask(run);
     }
@@ -97,7 +100,7 @@ impl Calls {
         let budget = request.budget.left(ground.now);
         let Request { service, function, params, key, credentials, duplicate, right, .. } = request.clone();
         let duplicate = duplicate.map(|duplicate| *duplicate);
-        self.put(ground, id, Call { request, stage: Stage::Asked(delivery) });
+        self.put(ground, id, Call::new(request, Stage::Asked(delivery)));
         let call = match right {
             Some(right) => Message::Ask { id, service, function, params, budget, credentials, right },
             None => Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us },
@@ -117,7 +120,7 @@ impl Calls {
     }
 
     pub(crate) fn undelivered(&mut self, ground: &mut Ground, id: u64, how: Undelivered) {
-        let Some(Call { mut request, stage: Stage::Asked(mut delivery) }) =
+        let Some(Call { mut request, stage: Stage::Asked(mut delivery), .. }) =
             self.take(ground, id, |stage| matches!(stage, Stage::Asked(_)))
         else {
             return;
@@ -140,7 +143,7 @@ impl Calls {
             Next::SendAgain => self.send(ground, id, request, delivery),
             Next::Seek => {
                 let (service, avoid) = (request.service.clone(), delivery.excluded());
-                self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
+                self.put(ground, id, Call::new(request, Stage::LookingUp(Some(delivery))));
                 ground.directory.lookups.look_up(&mut ground.out, &service, Waiter::Call(id), avoid);
             }
             Next::GiveUp(why) => self.answer(ground, request, Err(why)),
@@ -160,13 +163,15 @@ impl Calls {
         let late = |delivery: &Delivery| delivery.attempts() > 1 && !again;
         let counts = bug!(ground.policy, LateNewsCounts);
         let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from && (counts || !late(delivery)));
-        let Some(Call { request, stage: Stage::Asked(mut delivery) }) = self.take(ground, id, asked) else { return };
+        let Some(Call { request, stage: Stage::Asked(mut delivery), .. }) = self.take(ground, id, asked) else {
+            return;
+        };
         let service = request.service.clone();
         match delivery.elsewhere(&service, false, &ground.policy) {
             Err(why) => self.answer(ground, request, Err(why)),
             Ok(()) => {
                 let excluded = delivery.excluded();
-                self.put(ground, id, Call { request, stage: Stage::LookingUp(Some(delivery)) });
+                self.put(ground, id, Call::new(request, Stage::LookingUp(Some(delivery))));
                 if let Some(place) = ground.follow(&service, from, relocation, Waiter::Call(id), excluded) {
                     ground.out.tell(Event::Resolved(id, place));
                 }
@@ -177,7 +182,7 @@ impl Calls {
     /// The name of a call's service has been looked up, for the first time or again.
     pub(crate) fn resolved(&mut self, ground: &mut Ground, id: u64, place: &Result<Instance, Exception>) {
         let looking_up = |stage: &Stage| matches!(stage, Stage::LookingUp(_));
-        let Some(Call { request, stage: Stage::LookingUp(delivery) }) = self.take(ground, id, looking_up) else {
+        let Some(Call { request, stage: Stage::LookingUp(delivery), .. }) = self.take(ground, id, looking_up) else {
             return;
         };
         match (place, delivery) {
@@ -205,7 +210,7 @@ impl Calls {
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
         for _ in 0..DUE_AT_ONCE_MAX {
             let Some(id) = self.timers.take_due(ground.now) else { break };
-            let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
+            let Some(Call { request, stage, .. }) = self.take(ground, id, |_| true) else { continue };
             let why = match stage {
                 Stage::Asked(delivery) => late(&delivery.to().name),
                 Stage::LookingUp(Some(delivery)) if delivery.may_be_done() => late(&delivery.to().name),

@@ -23,7 +23,11 @@ impl Calls {
         let Some((mut request, catch)) = self.take_detached(ground, ended.chain) else { return };
         let spent = request.budget.hops_left().saturating_sub(ended.hops_left);
         let left = request.budget.left(ground.now).without_hops(spent);
-        extend(&mut request.console, ended.console, lines_brought_max(&ground.policy));
+        extend(
+            &mut request.console,
+            ended.console,
+            (lines_brought_max(&ground.policy), ground.policy.console_bytes_max),
+        );
         // Catching costs a hop like any other call; otherwise a service whose chains throw could call itself for ever.
         let catch = catch.zip(left.take_hop());
         let result = match (ended.outcome, catch) {
@@ -44,7 +48,9 @@ impl Calls {
     /// The call that this chain answers, and the function that takes the chain's exceptions.
     fn take_detached(&mut self, ground: &mut Ground, chain: ChainId) -> Option<(Request, Option<String>)> {
         let id = *self.detached.get(&chain)?;
-        let Call { request, stage: Stage::Detached(_, catch) } = self.take(ground, id, |_| true)? else { return None };
+        let Call { request, stage: Stage::Detached(_, catch), .. } = self.take(ground, id, |_| true)? else {
+            return None;
+        };
         Some((request, catch))
     }
 }

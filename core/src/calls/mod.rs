@@ -42,6 +42,15 @@ enum Stage {
 struct Call {
     request: Request,
     stage: Stage,
+    /// Of its parameters and credentials, also while the service function has them.
+    bytes: usize,
+}
+
+impl Call {
+    fn new(request: Request, stage: Stage) -> Self {
+        let bytes = request.kept_bytes();
+        Self { request, stage, bytes }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,8 +70,8 @@ pub(crate) struct Calls {
     detached_for: Shares<Party>,
     /// How many functions of each service run here.
     running: BTreeMap<String, usize>,
-    /// Parameters of calls that have not been answered, by bytes.
-    params: Shares<Party>,
+    /// Parameters and credentials of calls that have not been answered, by bytes.
+    kept: Shares<Party>,
 }
 
 impl Calls {
@@ -86,7 +95,7 @@ impl Calls {
 
     fn insert(&mut self, ground: &mut Ground, request: Request, stage: Stage) -> u64 {
         let id = self.number();
-        self.put(ground, id, Call { request, stage });
+        self.put(ground, id, Call::new(request, stage));
         id
     }
 
@@ -97,12 +106,12 @@ impl Calls {
 
     /// Bytes of parameters of calls that have not been answered.
     pub(crate) const fn bytes(&self) -> usize {
-        self.params.all_bytes() as usize
+        self.kept.all_bytes() as usize
     }
 
-    /// Whether these parameters may be kept for this party until the call has been answered.
+    /// Whether this may be kept for the call's party until the call has been answered.
     fn check_bytes(&self, ground: &Ground, request: &Request) -> Result<(), Exception> {
-        ground.check_bytes(request.by, self.params.bytes_of(request.by), request.params.len_bytes())
+        ground.check_bytes(request.by, self.kept.bytes_of(request.by), request.kept_bytes())
     }
 
     /// Counts one more function of this service as running here, or one fewer, and for whom it runs.
@@ -142,10 +151,9 @@ impl Calls {
             }
             Stage::LookingUp(_) => self.looking_up.add(by),
         }
-        let bytes = call.request.params.len_bytes();
-        self.params.add_sized(by, bytes as u64);
+        self.kept.add_sized(by, call.bytes as u64);
         // One event may make many calls.
-        ground.room = ground.room.saturating_sub(bytes);
+        ground.room = ground.room.saturating_sub(call.bytes);
         self.calls.insert(id, Box::new(call));
     }
 
@@ -172,9 +180,8 @@ impl Calls {
                 self.looking_up.remove(by);
             }
         }
-        let bytes = call.request.params.len_bytes();
-        self.params.remove_sized(by, bytes as u64);
-        ground.room = ground.room.saturating_add(bytes);
+        self.kept.remove_sized(by, call.bytes as u64);
+        ground.room = ground.room.saturating_add(call.bytes);
         Some(call)
     }
 
@@ -186,7 +193,7 @@ impl Calls {
     /// Stops what is under way for an owner that is gone, here and at the nodes that were asked.
     pub(crate) fn abandon(&mut self, ground: &mut Ground, owner: &Owner) {
         for id in self.of(owner) {
-            let Some(Call { request, stage }) = self.take(ground, id, |_| true) else { continue };
+            let Some(Call { request, stage, .. }) = self.take(ground, id, |_| true) else { continue };
             match stage {
                 Stage::Running => ground.out.ask(Action::CancelService(Ticket(id))),
                 Stage::Asked(delivery) => {

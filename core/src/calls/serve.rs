@@ -93,7 +93,8 @@ impl Calls {
                 let message = format!("the call had no time left when it reached {me}");
                 return Err(Exception::new(names::DEADLINE_EXCEEDED, Fault::Caller, message));
             }
-            ground.check_running(request.by)
+            ground.check_running(request.by)?;
+            self.check_bytes(ground, &request)
         });
         match verdict {
             Ok(()) => {
@@ -175,7 +176,7 @@ impl Calls {
         brought: Brought,
     ) {
         let asked = |stage: &Stage| matches!(stage, Stage::Asked(delivery) if delivery.to().id == from.id);
-        let Some(Call { request, stage: Stage::Asked(delivery) }) = self.take(ground, id, asked) else { return };
+        let Some(Call { request, stage: Stage::Asked(delivery), .. }) = self.take(ground, id, asked) else { return };
         // A node cannot bring back more hops than it was lent.
         let hops_left = brought.hops_left.min(request.budget.hops_left());
         let result = match outcome {

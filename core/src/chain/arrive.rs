@@ -3,8 +3,8 @@
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use bytes::Bytes;
 use catena_wire::{
-    ChainHeader, ChainId, Encoded, Exception, Fault, Hash, Hop, Message, NodeRef, Outcome, PATH_HOSTS_MAX, StepKey,
-    TRACE_STEPS_MAX, Tail, Value, names,
+    ChainHeader, ChainId, Encoded, Exception, Fault, Hash, Hop, LogLine, Message, NodeRef, Outcome, PATH_HOSTS_MAX,
+    StepKey, StepTrace, TRACE_STEPS_MAX, Tail, Value, names,
 };
 
 use super::{
@@ -305,7 +305,11 @@ impl Chains {
 /// Bytes of the hop's continuation and of those of its enclosing chains; all of them are in its tail.
 fn state_bytes(hop: &Hop) -> usize {
     let stacked = hop.stack.iter().map(|frame| frame.continuation_bytes as usize);
-    stacked.fold(hop.continuation_bytes as usize, usize::saturating_add)
+    let stacked = stacked.fold(hop.continuation_bytes as usize, usize::saturating_add);
+    let lines: usize = hop.console.iter().map(LogLine::kept_bytes).sum();
+    let steps: usize = hop.trace.iter().flatten().map(StepTrace::kept_bytes).sum();
+    let recorded = hop.recording.as_ref().map_or(0, catena_wire::Recording::kept_bytes);
+    stacked.saturating_add(lines + steps + recorded)
 }
 
 fn state_of(hop: Hop, ground: &Ground) -> ChainState {

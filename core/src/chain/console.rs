@@ -4,7 +4,11 @@ use alloc::{string::String, vec::Vec};
 use catena_wire::{Branch, LogLine, Message};
 
 use super::activation::Activation;
-use crate::{Receipt, console::extend, ground::Ground};
+use crate::{
+    Receipt,
+    console::{carried_max, extend},
+    ground::Ground,
+};
 
 /// Adds lines that the chain's function logged here.
 pub(super) fn log(ground: &Ground, activation: &mut Activation, texts: Vec<String>) {
@@ -23,7 +27,7 @@ pub(super) fn carry(ground: &Ground, activation: &mut Activation, step: u32, lin
         next = next.saturating_add(1);
         LogLine { step, branch: branch.clone(), number, ..line }
     };
-    extend(console, lines.into_iter().map(own), ground.policy.console_lines_max);
+    extend(console, lines.into_iter().map(own), carried_max(&ground.policy));
 }
 
 /// Sends the origin the lines that it has not been sent, as with each heartbeat, so that they outlive the chain.

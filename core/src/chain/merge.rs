@@ -71,7 +71,7 @@ impl Chains {
             let room = PATH_HOSTS_MAX.saturating_sub(state.path.len());
             state.path.extend(end.path.into_iter().skip(hosts_before).take(room));
             let lines = end.console.into_iter().skip(lines_before);
-            console::extend(&mut state.console, lines, ground.policy.console_lines_max);
+            console::extend(&mut state.console, lines, console::carried_max(&ground.policy));
             state.note(end.trace.into_iter().flatten());
             if let (Some(recording), Some(more)) = (&mut state.recording, end.recording) {
                 recording.merge(more);

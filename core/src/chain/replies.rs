@@ -3,7 +3,7 @@
 //! A reply set belongs to the chain's stay at this node. While it is open the function waits for more than one thing, so the chain does not move.
 //! The set is closed when the function leaves it, when the function ends, and when the function is suspended.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
 use catena_wire::{ChainId, Exception, Fault, Value, names};
 
 use super::{
@@ -60,14 +60,14 @@ impl Chains {
         self.settle(ground, session, read.call, Err(why));
     }
 
-    /// The function leaves the set: work on it is cancelled, and a read that is under way is never settled.
-    pub(super) fn leave_set(&mut self, ground: &Ground, session: SessionId, set: u32) {
-        self.close_set(ground, session, set, false);
-        let Some(Activation { calls, .. }) = self.get_mut(session) else { return };
+    /// The function leaves these sets: work on them is cancelled, and reads that are under way are never settled.
+    pub(super) fn sets_left(&mut self, ground: &Ground, session: SessionId, sets: &BTreeSet<u32>) {
+        sets.iter().for_each(|set| self.close_set(ground, session, *set, false));
+        let Some(Activation { calls, .. }) = self.get_mut(session).filter(|_| !sets.is_empty()) else { return };
         // Also drops a result that is ready but not handed in: the guest has forgotten the read.
         let Outstanding { out, ready, reads, .. } = calls;
         reads.retain(|read, of| {
-            let keep = *of != set;
+            let keep = !sets.contains(of);
             if !keep {
                 out.remove(read);
                 ready.forget(*read);
@@ -117,14 +117,18 @@ impl Chains {
         &mut self,
         ground: &mut Ground,
         (session, set): (SessionId, u32),
-        missing: Vec<Missing>,
+        mut missing: Vec<Missing>,
         failure: Option<Exception>,
         rights: usize,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
         let Some(step) = activation.calls.sets.get(&set).map(|open| open.step) else { return };
         let failed = failure.is_some();
+        // As for a single result: in a possible duplicate, what has failed now may have been done by another way.
+        let by_another_way = activation.state.duplicate.is_some();
+        missing.iter_mut().for_each(|missing| missing.why.unknown |= by_another_way);
         let why = failure.or_else(|| Missing::exception_of(&missing)).map(|why| activation.behind(step, why));
+        let why = why.map(|why| Exception { unknown: why.unknown || by_another_way, ..why });
         let Some(open) = activation.calls.sets.get_mut(&set) else { return };
         let spent = u32::try_from(rights.saturating_sub(1)).unwrap_or(u32::MAX);
         let left = why.is_none().then(|| open.lent.saturating_sub(spent));
@@ -153,7 +157,10 @@ impl Chains {
         } else {
             self.recount(session);
         }
-        self.settle(ground, session, read, batch.outcome);
+        if let Some(activation) = self.get_mut(session) {
+            activation.state.uncertain |= batch.unknown && !bug!(ground.policy, SetsUncertaintyForgotten);
+        }
+        self.settle_counted(ground, session, read, batch.outcome);
     }
 }
 

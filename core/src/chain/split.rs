@@ -65,10 +65,11 @@ impl Chains {
                 split.count
             ));
         }
-        if self.has_room_for(ground, activation.by, split.count as usize) {
-            return Ok(());
+        if !self.has_room_for(ground, activation.by, split.count as usize) {
+            return Err(ground.overloaded("chains", ground.policy.activations_max));
         }
-        Err(ground.overloaded("chains", ground.policy.activations_max))
+        // Each branch has a copy of what the chain carries.
+        self.check_bytes(ground, activation.by, activation.state.bytes().saturating_mul(split.count as usize))
     }
 
     fn has_room_for(&self, ground: &Ground, by: Party, branches: usize) -> bool {

@@ -53,7 +53,7 @@ impl Chains {
             None => {
                 turn.asks.into_iter().for_each(|ask| self.ask(ground, session, ask));
                 turn.reads.into_iter().for_each(|read| self.read(ground, session, read));
-                turn.leaves.into_iter().for_each(|set| self.leave_set(ground, session, set));
+                self.sets_left(ground, session, &turn.leaves.into_iter().collect());
                 self.go_on(ground, session, turn.calls, turn.splits);
             }
             Some(result) => {
@@ -246,15 +246,25 @@ impl Chains {
         call: u32,
         result: Result<Value, Exception>,
     ) {
+        let result = self.with_room(ground, session, result);
+        self.settle_counted(ground, session, call, result);
+    }
+
+    /// The same for a result that was counted before: replies that a function has been told as read are not lost for want of room.
+    pub(super) fn settle_counted(
+        &mut self,
+        ground: &mut Ground,
+        session: SessionId,
+        call: u32,
+        result: Result<Value, Exception>,
+    ) {
         let Some(activation) = self.get_mut(session) else { return };
         let result = result.map_err(|why| why.at(&activation.key(), &activation.state.path));
         let calls = &mut activation.calls;
         if !calls.out.contains(&call) || calls.ready.has(call) {
             return;
         }
-        let result = self.with_room(ground, session, result);
-        let Some(activation) = self.get_mut(session) else { return };
-        activation.calls.ready.push(call, result);
+        calls.ready.push(call, result);
         match activation.phase {
             Phase::Waiting => self.hand_in(ground, session),
             _ => self.recount(session),

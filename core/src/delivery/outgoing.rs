@@ -16,6 +16,10 @@ use crate::{
 /// How often a parcel is sent again after the same pause; the pauses after that grow.
 const QUICK_ATTEMPTS: u8 = 3;
 
+/// Of replies no longer than this, in accept timeouts: less than a heartbeat timeout by default, after which the caller gives up the holder of a right that
+/// has ended, and sends no heartbeats.
+const REPLY_PAUSES_MAX: u64 = 2;
+
 /// What is kept: a part of a chain's outcome, or its cancellation at one node.
 type Key = (StepKey, Part);
 
@@ -187,7 +191,10 @@ impl Outgoing {
                 continue;
             }
             parcel.attempts = parcel.attempts.saturating_add(1);
-            let pauses = u64::from(parcel.attempts.saturating_sub(QUICK_ATTEMPTS)).max(1);
+            let mut pauses = u64::from(parcel.attempts.saturating_sub(QUICK_ATTEMPTS)).max(1);
+            if parcel.is_of_replies() {
+                pauses = pauses.min(REPLY_PAUSES_MAX);
+            }
             let pause_us = policy.accept_timeout_us.max(1).saturating_mul(pauses);
             // Not after the time at which it is dropped.
             self.timers.set(number, now.after(pause_us).min(parcel.until.max(now.after(1))));

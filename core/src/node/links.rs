@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use catena_wire::{NodeId, Part};
 
 use super::Node;
-use crate::{Link, Receipt, Time, Undelivered, calls::result_too_large};
+use crate::{Link, Receipt, Time, Undelivered, calls::result_too_large, replies::Rights};
 
 impl Node {
     /// How far a node is, as measured.
@@ -64,6 +64,11 @@ impl Node {
                     if node.rights.knows(&key) =>
                 {
                     node.rights.reply_too_large(ground, &key, first, bytes, bytes_max);
+                }
+                (Receipt::Part(key, Part::End), Undelivered::TooLarge { bytes, bytes_max })
+                    if node.rights.knows(&key) =>
+                {
+                    Rights::end_too_large(ground, &key, bytes, bytes_max);
                 }
                 (Receipt::Part(key, part), why) => node.chains.part_undelivered(ground, (key, part), why),
                 (Receipt::Return(to, id), Undelivered::TooLarge { bytes, bytes_max }) => {

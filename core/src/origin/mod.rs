@@ -13,7 +13,7 @@ use catena_wire::{Branch, ChainId, End, Exception, Fault, Hash, LogLine, Mode, N
 use crate::{
     Plan, Time,
     collections::{Party, Tally, Timers},
-    console::{extend, leave_out},
+    console::extend,
     ground::Ground,
 };
 pub(crate) use end::Ending;
@@ -34,18 +34,9 @@ struct Detached {
 
 impl Detached {
     /// Keeps these lines, as far as they fit into `room` bytes.
-    fn keep(&mut self, lines: Vec<LogLine>, mut room: usize) {
-        for line in lines {
-            let bytes = line.kept_bytes();
-            if bytes > room {
-                return leave_out(&mut self.console, line, format_args!("there was no memory for them"));
-            }
-            let before = self.console.len();
-            extend(&mut self.console, [line], self.lines_max);
-            if self.console.len() > before {
-                (room, self.console_bytes) = (room - bytes, self.console_bytes + bytes);
-            }
-        }
+    fn keep(&mut self, lines: Vec<LogLine>, room: usize) {
+        extend(&mut self.console, lines, (self.lines_max, self.console_bytes.saturating_add(room)));
+        self.console_bytes = self.console.iter().map(LogLine::kept_bytes).sum();
     }
 }
 

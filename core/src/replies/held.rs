@@ -167,10 +167,15 @@ impl Held {
             self.threw.get_or_insert_with(|| why.clone());
         }
         (self.late, self.let_go) = (true, true);
+        self.abandon_children(&why);
+        self.drop_queue()
+    }
+
+    /// Whether a node takes those rights that are being handed over is not awaited any more.
+    pub(super) fn abandon_children(&mut self, why: &Exception) {
         for child in &mut self.children {
             child.fate.get_or_insert_with(|| Fate::Failed(why.clone()));
         }
-        self.drop_queue()
     }
 
     pub(super) fn next(&self) -> Time {

@@ -8,7 +8,8 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, NodeId, NodeRef, Right, RightEnd, StepKey, Value, names,
+    ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Part, Right, RightEnd,
+    StepKey, Value, names,
 };
 
 use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};
@@ -66,7 +67,11 @@ impl Rights {
     ///
     /// # Errors
     /// `Overloaded`, or `ProtocolError` if it has been here before.
-    pub(crate) fn hold(&mut self, ground: &mut Ground, request: &Request, right: Right) -> Result<(), Exception> {
+    pub(crate) fn hold(&mut self, ground: &mut Ground, request: &Request, mut right: Right) -> Result<(), Exception> {
+        // What is sent and not read is noted here, reply by reply.
+        let (replies_max, bytes_max) = (ground.policy.replies_unread_max, ground.policy.replies_unread_bytes_max);
+        right.window.replies = right.window.replies.min(u32::try_from(replies_max).unwrap_or(u32::MAX));
+        right.window.bytes = right.window.bytes.min(u32::try_from(bytes_max).unwrap_or(u32::MAX));
         let key = right.key.clone();
         if self.knows(&key) {
             let why = "this right to reply was handed out before; whether its call took effect is unknown";
@@ -270,8 +275,11 @@ impl Rights {
         ground.outgoing.forget_from(key, first);
         let why = too_large(first, bytes, bytes_max).outcome_unknown();
         if let Some(held) = self.held.get_mut(key) {
-            (held.sent, held.let_go) = (first, true);
+            // A later reply may have been found to be too large before.
+            (held.sent, held.let_go) = (held.sent.min(first), true);
             self.bytes -= held.drop_queue();
+            // Calls that are still on their way are stopped with the right.
+            held.abandon_children(&why);
             held.threw = Some(why);
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
             ground.out.ask(Action::RightChanged(key.clone()));
@@ -281,6 +289,27 @@ impl Rights {
         let Some(Ended { by, right, until, delegated, late }) = self.ended.get(key).cloned() else { return };
         let end = RightEnd { key: key.clone(), replies: first, delegated, threw: Some(why), late };
         send_end(ground, (by, &right), until, end);
+    }
+
+    /// The end of a right is larger than a link carries: it is sent once more, without what the exceptions in it say.
+    pub(crate) fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64) {
+        let Some(parcel) = ground.outgoing.remove(&(key.clone(), Part::End)) else { return };
+        let Ok(Message::RightEnd(mut end)) = Message::decode_head(&parcel.message.head) else { return };
+        let shorter = |why: &mut Exception| {
+            let message = format!(
+                "the exceptions of this end have {bytes} bytes, where a message may have {bytes_max}; throw with smaller parameters"
+            );
+            *why = Exception { unknown: why.unknown, ..Exception::new(names::LIMIT_EXCEEDED, why.fault, message) };
+        };
+        end.threw.iter_mut().for_each(shorter);
+        for delegated in &mut end.delegated {
+            if let Fate::Failed(why) = &mut delegated.fate {
+                shorter(why);
+            }
+        }
+        if let Some(parcel) = parcel.replaced_by(Message::RightEnd(end).encode()) {
+            ground.send_kept(key.clone(), Part::End, parcel);
+        }
     }
 
     /// The caller, or the node that handed the right over, wants no more of this call, neither here nor where it was delegated to.

@@ -13,20 +13,34 @@ use super::policy::SegmentPolicy;
 struct Turns {
     /// The number of the next write.
     next: u64,
-    early: BTreeMap<u64, Early>,
+    /// Writes whose turns have not come.
+    early: BTreeMap<u64, SegmentMessage>,
+    /// Turns of writes that were refused when they came, and are skipped: the first and the last of each run of them.
+    passed: BTreeMap<u64, u64>,
     /// Requests that must not be done before this many writes, in the order in which they came.
     waiting: BTreeMap<(u64, u64), SegmentMessage>,
     came: u64,
     held_bytes: u64,
 }
 
-/// A write whose turn has not come.
-#[derive(Clone, Debug)]
-pub(super) enum Early {
-    /// It will be done.
-    Held(SegmentMessage),
-    /// It was refused when it came: its turn is skipped.
-    Passed,
+impl Turns {
+    fn is_passed(&self, turn: u64) -> bool {
+        self.passed.range(..=turn).next_back().is_some_and(|(_, last)| *last >= turn)
+    }
+
+    /// This turn is skipped. Importers send their writes in order, so refused ones lie side by side: beyond `runs_max` runs the turn is lost, and no later write
+    /// of this link is done.
+    fn pass(&mut self, turn: u64, runs_max: usize) {
+        let last = self.passed.remove(&turn.saturating_add(1)).unwrap_or(turn);
+        if let Some(before) = turn.checked_sub(1)
+            && let Some((_, end)) = self.passed.range_mut(..=before).next_back()
+            && *end == before
+        {
+            *end = last;
+        } else if self.passed.len() < runs_max {
+            self.passed.insert(turn, last);
+        }
+    }
 }
 
 /// What is to be done with a request now.
@@ -66,27 +80,26 @@ impl AllTurns {
                 return Now::Do(message);
             }
             // What was done is not done again, and needs no answer.
-            Some(turn) if turn < turns.next || turns.early.contains_key(&turn) => return Now::Held,
+            Some(turn) if turn < turns.next || turns.early.contains_key(&turn) || turns.is_passed(turn) => {
+                return Now::Held;
+            }
             None if after <= turns.next => return Now::Do(message),
             _ => {}
         }
-        let held = turns.early.len() + turns.waiting.len();
+        let held = turns.early.len() + turns.passed.len() + turns.waiting.len();
         let full = held >= policy.held_per_link_max
             || turns.held_bytes + bytes > policy.held_bytes_per_link_max
             || self.held_bytes + bytes > policy.held_bytes_max;
         match turn {
             Some(turn) if full => {
-                // A skipped turn takes next to nothing, but a peer must not be able to pile them up either.
-                if held < 2 * policy.held_per_link_max {
-                    turns.early.insert(turn, Early::Passed);
-                }
+                turns.pass(turn, policy.held_per_link_max);
                 Now::Full(message)
             }
             _ if full => Now::Full(message),
             Some(turn) => {
                 turns.held_bytes += bytes;
                 self.held_bytes += bytes;
-                turns.early.insert(turn, Early::Held(message));
+                turns.early.insert(turn, message);
                 Now::Held
             }
             None => {
@@ -105,14 +118,16 @@ impl AllTurns {
             if let Some(entry) = turns.waiting.first_entry().filter(|entry| entry.key().0 <= turns.next) {
                 return Some(entry.remove());
             }
-            let early = turns.early.remove(&turns.next)?;
-            turns.next += 1;
-            if let Early::Held(message) = early {
-                let bytes = if let SegmentMessage::Write { data, .. } = &message { data.len() as u64 } else { 0 };
-                turns.held_bytes -= bytes;
-                self.held_bytes -= bytes;
-                return Some(message);
+            if let Some(last) = turns.passed.remove(&turns.next) {
+                turns.next = last.saturating_add(1);
+                continue;
             }
+            let message = turns.early.remove(&turns.next)?;
+            turns.next += 1;
+            let bytes = if let SegmentMessage::Write { data, .. } = &message { data.len() as u64 } else { 0 };
+            turns.held_bytes -= bytes;
+            self.held_bytes -= bytes;
+            return Some(message);
         }
     }
 

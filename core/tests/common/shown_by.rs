@@ -60,6 +60,7 @@ pub(crate) const fn shown_by(bug: Bug) -> (Suite, &'static str) {
         | Bug::OrphansMoveOn
         | Bug::AnswersUncounted
         | Bug::BranchesWithoutRoom
+        | Bug::SetsUncertaintyForgotten
         | Bug::StrangersAccept
         | Bug::StrangersCancel
         | Bug::StrangersReceive

@@ -44,6 +44,10 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::CancelNotPassedOn, cancelling::a_cancellation_reaches_every_branch),
     (Bug::EntryForgetsHosts, forged::the_node_by_which_a_chain_entered_stops_it_wherever_it_was_heard_of),
     (Bug::LateCallDenied, waits::a_call_that_went_out_and_has_no_time_for_another_try_may_have_been_made),
+    (
+        Bug::SetsUncertaintyForgotten,
+        uncertainty::a_function_that_misses_replies_and_throws_its_own_is_as_uncertain_as_their_call,
+    ),
     (Bug::BranchUncertaintyForgotten, uncertainty::uncertainty_of_a_branch_is_its_parents_once_that_is_told),
     (Bug::StrangersEvict, shares::a_strangers_cancellations_make_nobody_elses_forgotten),
     (Bug::StrangersEvict, shares::a_strangers_possible_duplicates_make_no_fence_of_others_forgotten),

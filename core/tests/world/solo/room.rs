@@ -1,6 +1,6 @@
 //! What a node keeps beside its chains counts in its memory, and is refused where there is none.
 
-use catena_core::{Action, Gather, NotSent, Policy, Replied};
+use catena_core::{Action, Gather, GuestAsk, NotSent, Policy, Replied};
 use catena_wire::{ChainId, LogLine, Message, NodeId, Part, Replies, Right, Window, names};
 
 use super::*;
@@ -254,4 +254,31 @@ fn parameters_of_calls_that_wait_count_and_are_refused_where_there_is_no_room() 
         node.withdraw(NOW, id);
         assert_eq!(more(&node, before), 0);
     }
+}
+
+/// They came while the function was busy with something else, and have been told as read.
+#[test]
+fn replies_that_were_read_are_not_lost_for_want_of_room() {
+    let mut node = node(Policy::default());
+    let credentials = Some(Value::encode(&"x".repeat(2 * BYTES)));
+    let session = arrived(&mut node, Box::new(Hop { header: ChainHeader { credentials, ..header(9) }, ..*hop(1, 1) }));
+    let asks = vec![GuestAsk { number: number(), call: call(0, "there") }];
+    let turn = Turn { asks, calls: vec![call(1, "there")], ..Turn::default() };
+    node.on_turn(NOW, session, Ok(turn), 1);
+    let messages: Vec<_> = sent(&actions(&mut node)).into_iter().map(|(_, message, _)| message).collect();
+    let right =
+        messages.iter().find_map(|message| if let Message::Ask { right, .. } = message { Some(right) } else { None });
+    let id = messages.iter().find_map(|message| if let Message::Call { id, .. } = message { Some(*id) } else { None });
+    let (key, id) = (right.unwrap().key.clone(), id.unwrap());
+    node.on_message(NOW, &node_ref(2), Message::Return(id, Outcome::Done(Value::null()), Brought::default()));
+    assert!(matches!(actions(&mut node).last(), Some(Action::Settle { call: 1, .. })), "it runs from now on");
+    node.set_memory_left(BYTES * 5 / 2);
+    node.on_message(NOW, &node_ref(2), Message::Replies(Replies { key, first: 0, values: vec![large()] }));
+    node.on_turn(NOW, session, Ok(Turn::default()), 1);
+    let told = actions(&mut node);
+    let batch = told.iter().find_map(|action| match action {
+        Action::Settle { call: 0, result, .. } => Some(result),
+        _ => None,
+    });
+    assert!(matches!(batch, Some(Ok(_))), "{told:?}");
 }

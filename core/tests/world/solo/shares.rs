@@ -295,6 +295,27 @@ fn calls_with_many_answers_that_a_peers_chain_makes_take_of_its_share() {
     assert!(node.ask(NOW, number(), "there", "f", Value::null(), Budget::new(1_000_000, 1), None).is_ok());
 }
 
+/// Its service functions run here, and hold what they were called with.
+#[test]
+fn parameters_of_one_peers_running_calls_leave_room_for_those_of_others() {
+    const BYTES: usize = 10_000;
+    let mut node = node(Policy { held_bytes_max: 10 * BYTES, ..Policy::default() });
+    let mut runs = |from: u64| {
+        for id in 0..9 {
+            let Message::Call { service, function, budget, key, credentials, duplicate, age_us, .. } =
+                plain_call(id, Budget::new(1_000_000, 1))
+            else {
+                panic!("a call")
+            };
+            let params = Value::encode(&"x".repeat(BYTES));
+            let call = Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us };
+            node.on_message(NOW, &node_ref(from), call);
+        }
+        actions(&mut node).iter().filter(|action| matches!(action, Action::RunService { .. })).count()
+    };
+    assert_eq!((runs(STRANGER), runs(3)), (4, 2), "no more than is left");
+}
+
 /// The chains stay here, and wait for node 2.
 #[test]
 pub(crate) fn parameters_of_one_peers_waiting_calls_leave_room_for_those_of_others() {

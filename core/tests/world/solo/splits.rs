@@ -169,6 +169,21 @@ fn a_chain_that_is_cut_off_waits_for_no_answers() {
     assert!(node.is_idle());
 }
 
+/// As much as each branch has a copy of.
+#[test]
+fn a_split_is_refused_if_its_branches_would_carry_more_than_there_is_room_for() {
+    const BYTES: usize = 10_000;
+    let mut node = node(Policy { held_bytes_max: 10 * BYTES, ..Policy::default() });
+    let credentials = Some(Value::encode(&"x".repeat(BYTES)));
+    let session = arrived(&mut node, Box::new(Hop { header: ChainHeader { credentials, ..header(9) }, ..*hop(1, 1) }));
+    node.on_turn(NOW, session, splitting(4, 9), 1);
+    let refused = actions(&mut node);
+    let [Action::Settle { call: 4, result: Err(why), .. }] = &refused[..] else { panic!("{refused:?}") };
+    assert!(why.name == names::OVERLOADED && !why.unknown, "{why}");
+    node.on_turn(NOW, session, splitting(5, 3), 1);
+    assert!(matches!(actions(&mut node)[..], [Action::Suspend { .. }]));
+}
+
 /// Their answers go to the service that hears them.
 #[test]
 fn a_sub_chain_that_is_heard_splits_into_no_more_branches_than_can_be_counted() {

@@ -1,7 +1,7 @@
 //! What a chain's end says of the steps before it: the step that could not be made, and uncertainty that is not dropped.
 
-use catena_core::{Action, GuestSplit, Replied};
-use catena_wire::{Fault, Frame, names};
+use catena_core::{Action, GuestAsk, GuestSplit, Replied};
+use catena_wire::{Fault, Frame, Message, RightEnd, names};
 
 use super::*;
 
@@ -46,6 +46,35 @@ fn a_function_that_catches_an_uncertain_failure_and_throws_its_own_stays_uncerta
         let end = told(&mut node);
         assert_eq!(is_unknown(&end), uncertain, "{end:?}");
         assert!(matches!(end, Outcome::Threw(why) if why.name == "Mine"));
+    }
+}
+
+/// A call that may be answered many times, as the function of this session makes it: the key of the right to answer it.
+fn asked(node: &mut Node, session: SessionId) -> StepKey {
+    let asks = vec![GuestAsk { number: number(), call: call(0, "there") }];
+    node.on_turn(NOW, session, Ok(Turn { asks, ..Turn::default() }), 1);
+    let asked = sent(&actions(node)).into_iter().find_map(|(_, message, _)| match message {
+        Message::Ask { right, .. } => Some(right.key),
+        _ => None,
+    });
+    asked.expect("it is asked")
+}
+
+fn right_end(key: StepKey, threw: Exception) -> Message {
+    Message::RightEnd(Box::new(RightEnd { key, replies: 0, delegated: Vec::new(), threw: Some(threw), late: false }))
+}
+
+#[test]
+pub(crate) fn a_function_that_misses_replies_and_throws_its_own_is_as_uncertain_as_their_call() {
+    for uncertain in [true, false] {
+        let mut node = node(Policy::default());
+        let session = arrived(&mut node, hop(1, 1));
+        let key = asked(&mut node, session);
+        let why = if uncertain { unknown() } else { Exception::new("Refused", Fault::Service, "") };
+        node.on_message(NOW, &node_ref(2), right_end(key, why));
+        assert!(matches!(actions(&mut node).last(), Some(Action::Settle { call: 0, result: Ok(_), .. })));
+        node.on_turn(NOW, session, throws("Mine"), 1);
+        assert_eq!(is_unknown(&told(&mut node)), uncertain);
     }
 }
 
