@@ -7,7 +7,7 @@ use catena_wire::{CONSOLE_LINES_MAX, LogLine};
 
 use crate::Policy;
 
-const LEFT_OUT: &str = "(further lines are left out";
+const LEFT_OUT: &str = "(lines are left out";
 
 /// Adds lines to those that a chain carries, as long as there is room for so many, and for so many bytes of them; one last line says that others were left
 /// out.
@@ -25,7 +25,7 @@ pub(crate) fn extend(
             return leave_out(console, line, format_args!("console_lines_max is {lines_max}"));
         }
         if bytes > bytes_max {
-            return leave_out(console, line, format_args!("console_bytes_max is {bytes_max}"));
+            return leave_out(console, line, format_args!("there is room for {bytes_max} bytes of them"));
         }
         console.push(line);
     }
@@ -38,7 +38,7 @@ pub(crate) const fn carried_max(policy: &Policy) -> (usize, usize) {
 
 /// Says once, in place of this line, that there are more.
 pub(crate) fn leave_out(console: &mut Vec<LogLine>, line: LogLine, why: Arguments<'_>) {
-    if console.last().is_some_and(|last| !last.text.starts_with(LEFT_OUT)) {
+    if console.last().is_none_or(|last| !last.text.starts_with(LEFT_OUT)) {
         console.push(LogLine { text: format!("{LEFT_OUT}: {why})"), ..line });
     }
 }
@@ -68,7 +68,7 @@ mod tests {
         let mut console = Vec::new();
         extend(&mut console, (0..5).map(line), (3, usize::MAX));
         extend(&mut console, (3..5).map(line), (3, usize::MAX));
-        assert_eq!(texts(&console), [":0", ":1", ":2", "(further lines are left out: console_lines_max is 3)"]);
+        assert_eq!(texts(&console), [":0", ":1", ":2", "(lines are left out: console_lines_max is 3)"]);
     }
 
     #[test]
@@ -77,7 +77,11 @@ mod tests {
         for from in [0, 2] {
             extend(&mut console, (from..5).map(line), (100, 3 * bytes));
         }
-        let bytes_max = format!("(further lines are left out: console_bytes_max is {})", 3 * bytes);
-        assert_eq!(texts(&console), [":0", ":1", ":2", bytes_max.as_str()]);
+        let left_out = format!("(lines are left out: there is room for {} bytes of them)", 3 * bytes);
+        assert_eq!(texts(&console), [":0", ":1", ":2", left_out.as_str()]);
+        let mut console = Vec::new();
+        extend(&mut console, [line(0)], (100, bytes - 1));
+        assert_eq!(console.len(), 1, "also if it is the first");
+        assert!(console[0].text.starts_with(LEFT_OUT));
     }
 }

@@ -1,9 +1,9 @@
 //! What every part of a node uses.
 
-use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use catena_wire::{
-    ChainHeader, ChainId, Exception, Fault, Message, NodeId, NodeRef, Part, PossibleDuplicate, Relocation, StepKey,
-    StepTrace, names,
+    ChainHeader, ChainId, Exception, Fault, Message, NAME_BYTES_MAX, NodeId, NodeRef, Part, PossibleDuplicate,
+    Relocation, StepKey, StepTrace, names,
 };
 
 use crate::{
@@ -81,7 +81,7 @@ impl Ground {
                 step,
                 node: self.me.name.clone(),
                 site: self.me.site.clone(),
-                target: [service, "/", function].concat(),
+                target: target(service, function),
                 arrived_at_us: self.unix_us(),
                 ..StepTrace::default()
             })
@@ -306,4 +306,13 @@ impl Ground {
         }
         self.out.send_encoded(to, message, Receipt::Part(key, part), via);
     }
+}
+
+/// `service/function`, for a profile: of names as long as those that can be called.
+fn target(service: &str, function: &str) -> String {
+    let cut = |name: &str| -> String {
+        let fits = |(at, char): &(usize, char)| at + char.len_utf8() <= NAME_BYTES_MAX;
+        name.char_indices().take_while(fits).map(|(_, char)| char).collect()
+    };
+    [&cut(service), "/", &cut(function)].concat()
 }

@@ -114,11 +114,15 @@ impl ChainState {
     /// Bytes that keeping the state takes.
     pub(crate) fn bytes(&self) -> usize {
         let stacked: usize = self.stack.iter().map(|frame| size_of::<Frame>() + frame.continuation.len()).sum();
-        let lines: usize = self.console.iter().map(LogLine::kept_bytes).sum();
         let steps: usize = self.trace.iter().flatten().map(StepTrace::kept_bytes).sum();
-        let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
-        let credentials = self.header.credentials.as_ref().map_or(0, Value::len_bytes);
         let recorded = self.recording.as_ref().map_or(0, |recording| recording.bytes());
-        stacked + lines + steps + recorded + hosts + credentials + self.merged.len() * size_of::<BranchCount>()
+        stacked + steps + recorded + self.merged.len() * size_of::<BranchCount>() + self.branch_bytes()
+    }
+
+    /// Those of them of which each branch has a copy when the chain splits.
+    pub(crate) fn branch_bytes(&self) -> usize {
+        let lines: usize = self.console.iter().map(LogLine::kept_bytes).sum();
+        let hosts: usize = self.path.iter().map(|host| size_of::<String>() + host.len()).sum();
+        lines + hosts + self.header.credentials.as_ref().map_or(0, Value::len_bytes)
     }
 }

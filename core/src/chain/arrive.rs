@@ -70,7 +70,7 @@ impl Chains {
         }
         let by = ground.party_of(from.id, Some(hop.key.chain));
         self.check_room(ground, by)?;
-        self.check_bytes(ground, by, state_bytes(hop) + hop.params.len_bytes())?;
+        self.check_bytes(ground, by, state_bytes(hop) + carried_bytes(hop) + hop.params.len_bytes())?;
         ground.check_running(by)?;
         if hop.budget.time_left_us() == 0 {
             let message = format!("the chain had no time left when it reached {}", ground.me.name);
@@ -305,11 +305,16 @@ impl Chains {
 /// Bytes of the hop's continuation and of those of its enclosing chains; all of them are in its tail.
 fn state_bytes(hop: &Hop) -> usize {
     let stacked = hop.stack.iter().map(|frame| frame.continuation_bytes as usize);
-    let stacked = stacked.fold(hop.continuation_bytes as usize, usize::saturating_add);
+    stacked.fold(hop.continuation_bytes as usize, usize::saturating_add)
+}
+
+/// Bytes of what a chain carries beside its states.
+fn carried_bytes(hop: &Hop) -> usize {
     let lines: usize = hop.console.iter().map(LogLine::kept_bytes).sum();
     let steps: usize = hop.trace.iter().flatten().map(StepTrace::kept_bytes).sum();
-    let recorded = hop.recording.as_ref().map_or(0, catena_wire::Recording::kept_bytes);
-    stacked.saturating_add(lines + steps + recorded)
+    let hosts: usize = hop.path.iter().map(|host| size_of::<String>() + host.len()).sum();
+    let credentials = hop.header.credentials.as_ref().map_or(0, Value::len_bytes);
+    lines + steps + hosts + credentials + hop.recording.as_ref().map_or(0, catena_wire::Recording::kept_bytes)
 }
 
 fn state_of(hop: Hop, ground: &Ground) -> ChainState {

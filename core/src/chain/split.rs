@@ -69,7 +69,7 @@ impl Chains {
             return Err(ground.overloaded("chains", ground.policy.activations_max));
         }
         // Each branch has a copy of what the chain carries.
-        self.check_bytes(ground, activation.by, activation.state.bytes().saturating_mul(split.count as usize))
+        self.check_bytes(ground, activation.by, activation.state.branch_bytes().saturating_mul(split.count as usize))
     }
 
     fn has_room_for(&self, ground: &Ground, by: Party, branches: usize) -> bool {

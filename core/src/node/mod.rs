@@ -128,7 +128,7 @@ impl Node {
     }
 
     /// Bytes kept here, for the memory budget of the whole node: chains, payloads that answer repeats of their steps, answers and cancellations that
-    /// are on their way, answers that wait for those before them, and parameters of calls that wait. Bounded by [`Policy::held_bytes_max`].
+    /// are on their way, answers that wait for those before them, and parameters of calls. Bounded by [`Policy::held_bytes_max`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let Ground { dedup, outgoing, listeners, .. } = &self.ground;

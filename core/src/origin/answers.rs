@@ -72,7 +72,7 @@ pub(super) const fn lines_room(ground: &Ground) -> (usize, usize) {
 /// Shows lines to the holder of the reply set, or keeps them for the caller that waits for the chain's end.
 pub(super) fn show(ground: &mut Ground, chain: ChainId, started: &mut Started, lines: Vec<LogLine>) {
     match &mut started.detached {
-        Some(detached) => detached.keep(lines, ground.room.min(ground.policy.console_bytes_max)),
+        Some(detached) => detached.keep(lines, ground.room, ground.policy.console_bytes_max),
         None if lines.is_empty() => {}
         None => ground.out.ask(Action::Reply(chain, Replied::Console(lines))),
     }

@@ -34,8 +34,9 @@ struct Detached {
 
 impl Detached {
     /// Keeps these lines, as far as they fit into `room` bytes.
-    fn keep(&mut self, lines: Vec<LogLine>, room: usize) {
-        extend(&mut self.console, lines, (self.lines_max, self.console_bytes.saturating_add(room)));
+    fn keep(&mut self, lines: Vec<LogLine>, room: usize, bytes_max: usize) {
+        let bytes_max = self.console_bytes.saturating_add(room).min(bytes_max);
+        extend(&mut self.console, lines, (self.lines_max, bytes_max));
         self.console_bytes = self.console.iter().map(LogLine::kept_bytes).sum();
     }
 }

@@ -8,8 +8,8 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NodeId, NodeRef, Part, Right, RightEnd,
-    StepKey, Value, names,
+    ChainId, DELEGATES_MAX, Delegated, Exception, Fate, Fault, Message, NAME_BYTES_MAX, NodeId, NodeRef, Part, Right,
+    RightEnd, StepKey, Value, names,
 };
 
 use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};
@@ -27,6 +27,8 @@ struct Ended {
     by: Party,
     right: Right,
     until: Time,
+    /// As many replies as its end counts.
+    replies: u32,
     delegated: Vec<Delegated>,
     late: bool,
 }
@@ -69,7 +71,9 @@ impl Rights {
     /// `Overloaded`, or `ProtocolError` if it has been here before.
     pub(crate) fn hold(&mut self, ground: &mut Ground, request: &Request, mut right: Right) -> Result<(), Exception> {
         // What is sent and not read is noted here, reply by reply.
-        let (replies_max, bytes_max) = (ground.policy.replies_unread_max, ground.policy.replies_unread_bytes_max);
+        let policy = &ground.policy;
+        let replies_max = policy.replies_unread_max.max(policy.reply_window as usize);
+        let bytes_max = policy.replies_unread_bytes_max.max(policy.reply_window_bytes as usize);
         right.window.replies = right.window.replies.min(u32::try_from(replies_max).unwrap_or(u32::MAX));
         right.window.bytes = right.window.bytes.min(u32::try_from(bytes_max).unwrap_or(u32::MAX));
         let key = right.key.clone();
@@ -174,6 +178,10 @@ impl Rights {
         params: Value,
     ) -> Result<(), Exception> {
         let held = self.held.get_mut(key).filter(|held| !held.let_go).ok_or_else(over)?;
+        if [service, function].iter().any(|name| name.len() > NAME_BYTES_MAX) {
+            let message = format!("a name of more than {NAME_BYTES_MAX} bytes, which no service or function has");
+            return Err(Exception::new(names::BAD_PARAMETERS, Fault::Service, message));
+        }
         let number = u16::try_from(held.children.len() + 1).unwrap_or(u16::MAX);
         let deep = "a call delegates to a call that delegates, more than 16 deep; does a service delegate to itself?";
         let too_deep = || Exception::new(names::LIMIT_EXCEEDED, Fault::Service, deep);
@@ -275,8 +283,7 @@ impl Rights {
         ground.outgoing.forget_from(key, first);
         let why = too_large(first, bytes, bytes_max).outcome_unknown();
         if let Some(held) = self.held.get_mut(key) {
-            // A later reply may have been found to be too large before.
-            (held.sent, held.let_go) = (held.sent.min(first), true);
+            (held.sent, held.let_go) = (first, true);
             self.bytes -= held.drop_queue();
             // Calls that are still on their way are stopped with the right.
             held.abandon_children(&why);
@@ -285,8 +292,10 @@ impl Rights {
             ground.out.ask(Action::RightChanged(key.clone()));
             return self.end_if_done(ground, key);
         }
-        // Its end has counted this reply: it is sent again, without this reply.
-        let Some(Ended { by, right, until, delegated, late }) = self.ended.get(key).cloned() else { return };
+        // If its end has counted this reply, the end is sent again, without this reply.
+        let Some(ended) = self.ended.get_mut(key).filter(|ended| first < ended.replies) else { return };
+        ended.replies = first;
+        let Ended { by, right, until, delegated, late, .. } = ended.clone();
         let end = RightEnd { key: key.clone(), replies: first, delegated, threw: Some(why), late };
         send_end(ground, (by, &right), until, end);
     }
@@ -432,9 +441,10 @@ impl Rights {
         let (right, until) = (held.right, held.budget.deadline());
         let late = held.late && !bug!(ground.policy, LateNotTold);
         let by = held.by;
-        let ended = || Ended { by, right: right.clone(), until, delegated: delegated.clone(), late };
+        let replies = held.sent;
+        let ended = || Ended { by, right: right.clone(), until, replies, delegated: delegated.clone(), late };
         self.ended.entry(ground.clock.now(), held.by, key.clone(), ground.policy.rights_max, ended);
-        let end = RightEnd { key: key.clone(), replies: held.sent, delegated, threw: held.threw, late };
+        let end = RightEnd { key: key.clone(), replies, delegated, threw: held.threw, late };
         send_end(ground, (by, &right), until, end);
     }
 

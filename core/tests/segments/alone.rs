@@ -226,17 +226,20 @@ fn writes_keep_their_turns_and_nobody_heaps_them_up() {
 #[test]
 fn refused_writes_that_lie_side_by_side_are_all_passed_over() {
     const WRITES: u64 = 3_000;
-    let policy = SegmentPolicy { held_per_link_max: 4, ..SegmentPolicy::default() };
-    let mut machine = machine(policy);
-    let id = machine.owner.exports.export("a", 1_000, EVERYBODY, 1).unwrap();
-    let (now, link) = (Time::from_us(5), LINK + ALICE.0);
-    for turn in 1..WRITES {
-        let held = ask(&mut machine, ALICE, write(turn, at(id, 0), 8));
-        assert_eq!(held, if turn <= 4 { Ok(None) } else { Err(R::Overloaded) }, "{turn}");
+    let (first, rest) = (1..=4, 5..WRITES);
+    for rest in [rest.clone().collect::<Vec<_>>(), rest.rev().collect()] {
+        let mut machine = machine(SegmentPolicy { held_per_link_max: 5, ..SegmentPolicy::default() });
+        let id = machine.owner.exports.export("a", 1_000, EVERYBODY, 1).unwrap();
+        let (now, link) = (Time::from_us(5), LINK + ALICE.0);
+        assert_eq!(ask(&mut machine, ALICE, M::Flush(9, 1)), Ok(None));
+        for turn in first.clone().chain(rest) {
+            let held = ask(&mut machine, ALICE, write(turn, at(id, 0), 8));
+            assert_eq!(held, if turn <= 4 { Ok(None) } else { Err(R::Overloaded) }, "{turn}");
+        }
+        assert_eq!(ask(&mut machine, ALICE, write(0, at(id, 0), 8)), Ok(Some(1)));
+        while machine.owner.next(now, link, ALICE).is_some() {}
+        assert_eq!(ask(&mut machine, ALICE, write(WRITES, at(id, 0), 8)), Ok(Some(1)), "the next is done at once");
     }
-    assert_eq!(ask(&mut machine, ALICE, write(0, at(id, 0), 8)), Ok(Some(1)));
-    while machine.owner.next(now, link, ALICE).is_some() {}
-    assert_eq!(ask(&mut machine, ALICE, write(WRITES, at(id, 0), 8)), Ok(Some(1)), "the next is done at once");
 }
 
 #[test]

@@ -86,10 +86,11 @@ fn ends(actions: &[Action]) -> Vec<(RightEnd, Receipt)> {
 fn an_end_too_large_for_a_link_says_so_in_place_of_its_exception() {
     for unknown in [false, true] {
         let mut node = node(Policy::default());
-        let (_, ticket) = running(&mut node, 8);
+        let (key, ticket) = running(&mut node, 8);
         let params = Value::encode(&"x".repeat(5_000));
         let why = Exception { unknown, ..Exception::new("Oops", Fault::Service, "").with_params(params) };
         node.on_service_done(NOW, ticket, Err(why), 1);
+        node.let_go(NOW, &key);
         let (_, receipt) = ends(&actions(&mut node)).remove(0);
         node.on_undelivered(NOW, receipt, Undelivered::TooLarge { bytes: 5_000, bytes_max: 4_000 });
         let (end, receipt) = ends(&actions(&mut node)).remove(0);
@@ -103,7 +104,7 @@ fn an_end_too_large_for_a_link_says_so_in_place_of_its_exception() {
 /// Its holder notes each reply that has not been read.
 #[test]
 fn a_window_is_no_larger_than_what_may_be_unread() {
-    let mut node = node(Policy { replies_unread_max: 16, ..Policy::default() });
+    let mut node = node(Policy { replies_unread_max: 16, reply_window: 8, ..Policy::default() });
     let key = held(&mut node, u32::MAX);
     let sent = (0..100).take_while(|_| node.reply(NOW, &key, Value::null()).is_ok()).count();
     assert_eq!(sent, 16);

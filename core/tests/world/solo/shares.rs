@@ -299,7 +299,7 @@ fn calls_with_many_answers_that_a_peers_chain_makes_take_of_its_share() {
 #[test]
 fn parameters_of_one_peers_running_calls_leave_room_for_those_of_others() {
     const BYTES: usize = 10_000;
-    let mut node = node(Policy { held_bytes_max: 10 * BYTES, ..Policy::default() });
+    let mut first = node(Policy { held_bytes_max: 10 * BYTES, ..Policy::default() });
     let mut runs = |from: u64| {
         for id in 0..9 {
             let Message::Call { service, function, budget, key, credentials, duplicate, age_us, .. } =
@@ -309,11 +309,18 @@ fn parameters_of_one_peers_running_calls_leave_room_for_those_of_others() {
             };
             let params = Value::encode(&"x".repeat(BYTES));
             let call = Message::Call { id, service, function, params, budget, key, credentials, duplicate, age_us };
-            node.on_message(NOW, &node_ref(from), call);
+            first.on_message(NOW, &node_ref(from), call);
         }
-        actions(&mut node).iter().filter(|action| matches!(action, Action::RunService { .. })).count()
+        actions(&mut first).iter().filter(|action| matches!(action, Action::RunService { .. })).count()
     };
-    assert_eq!((runs(STRANGER), runs(3)), (4, 2), "no more than is left");
+    assert_eq!((runs(STRANGER), runs(3)), (5, 2), "no more than is left");
+    // The same of calls that a chain makes where it is.
+    let mut node = node(Policy { held_bytes_max: 10 * BYTES, ..Policy::default() });
+    let session = arrived(&mut node, hop(1, 1));
+    let params = Value::encode(&"x".repeat(BYTES));
+    let calls = (0..9).map(|id| GuestCall { params: params.clone(), ..call(id, "here") }).collect();
+    node.on_turn(NOW, session, calling(calls), 1);
+    assert_eq!(actions(&mut node).iter().filter(|action| matches!(action, Action::RunService { .. })).count(), 5);
 }
 
 /// The chains stay here, and wait for node 2.
