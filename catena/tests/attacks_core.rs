@@ -25,13 +25,13 @@ use catena_wire::{
     Brought, Budget, ChainId, Hop, Kinds, Message, Outcome, Replies, RightEnd, ServiceEntry, StepKey, Value,
 };
 use serde_json::{Value as Json, json};
-use tokio::{sync::Semaphore, task::JoinHandle, time::timeout};
+use tokio::{sync::Semaphore, task::JoinHandle};
 
 use attacker::{Attacker, captured, entry, of_chain, send};
 use latency::Quiet;
 use node::beating;
 use nodes::{BEAT_MS, Nodes, ask, run};
-use process::PATIENCE;
+use process::comes_to_pass;
 
 /// The process that the tests start. Run as a test it is over at once.
 #[tokio::test(flavor = "multi_thread")]
@@ -65,16 +65,6 @@ async fn good_by_z(client: &Client) {
 /// Some good chains: how long one takes.
 async fn quiet(nodes: &Nodes, client: &Client) -> Quiet {
     Quiet::of(nodes.id("a"), async || good(client).await).await
-}
-
-/// Waits until this is so.
-async fn comes_to_pass(what: &str, mut so: impl AsyncFnMut() -> bool) {
-    let waits = async {
-        while !so().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, waits).await.unwrap_or_else(|_| panic!("not so: {what}"));
 }
 
 /// Makes the messages of a flood: the one of this number, from that node.

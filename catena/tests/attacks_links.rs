@@ -35,7 +35,6 @@ use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpSocket, TcpStream},
-    time::timeout,
 };
 
 const MIB: u64 = 1 << 20;
@@ -436,12 +435,7 @@ async fn idle_links(from: &str, to: SocketAddr, first: u64) -> Vec<Peer> {
 
 /// Links with the node from this address, once it has seen that other links have gone.
 async fn gets_in(from: &str, to: SocketAddr, number: u64) {
-    let dialled = async {
-        while Peer::dial(from, to, number).await.is_none() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(process::PATIENCE, dialled).await.expect("there is room again");
+    process::comes_to_pass("there is room again", async || Peer::dial(from, to, number).await.is_some()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

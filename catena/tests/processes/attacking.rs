@@ -23,7 +23,7 @@ use crate::{
     logged::LOGGED,
     node::beating,
     nodes::{Nodes, PATIENT_BEAT_MS, ask, begin, builder, run},
-    process::{PATIENCE, resident_bytes_max},
+    process::{PATIENCE, comes_to_pass, resident_bytes_max},
 };
 
 const BOTH: &str = r#"import { call } from "catena";
@@ -138,13 +138,7 @@ async fn names_are_few_for_each_link_and_gone_with_it() {
     for attacker in others.into_iter().chain([first]) {
         attacker.endpoint.close(std::time::Duration::from_secs(1)).await;
     }
-    let gone = async {
-        // Until the node knows that the links are gone.
-        while told_to_a_newcomer(&nodes).await.len() > before {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, gone).await.expect("names are gone with their link");
+    comes_to_pass("names are gone with their link", async || told_to_a_newcomer(&nodes).await.len() <= before).await;
     good(&client, 10).await;
 }
 
@@ -181,12 +175,7 @@ async fn nobody_announces_for_another_node_or_greets_as_one() {
     }
     alone.under("announcements for another node", async || good(&client, 1).await).await;
     liar.endpoint.close(std::time::Duration::from_secs(1)).await;
-    let gone = async {
-        while told_to_a_newcomer(&nodes).await != known {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, gone).await.expect("all is as before");
+    comes_to_pass("all is as before", async || told_to_a_newcomer(&nodes).await == known).await;
     good(&client, 10).await;
 }
 

@@ -98,6 +98,16 @@ impl Process {
     }
 }
 
+/// Waits until this is so.
+pub(crate) async fn comes_to_pass(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let waits = async {
+        while !so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, waits).await.unwrap_or_else(|_| panic!("not so: {what}"));
+}
+
 /// Bytes of memory that a process holds.
 pub(crate) fn resident_bytes(process: u32) -> u64 {
     status(process, "VmRSS:")
