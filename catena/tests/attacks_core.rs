@@ -46,7 +46,7 @@ const MESSAGES: u64 = 20_000;
 /// Processor time that can be told from none, in hundredths of a second.
 const TICKS_TO_MEASURE: u64 = 20;
 /// What a node may hold beyond what it held before, whatever a peer does.
-const MORE_BYTES_MAX: u64 = 512 << 20;
+const KEPT_BYTES_MAX: u64 = 512 << 20;
 
 async fn good(client: &Client) {
     let source = r#"import { call } from "catena";
@@ -94,7 +94,7 @@ async fn one_peer_hurts_nobody(attack: &str, make: Make) {
         alone.beside(&attack, flood, async || good(&client).await).await;
         quiet(&nodes, &client).await;
         let more = nodes.process("a").resident_bytes().saturating_sub(before);
-        assert!(more < MORE_BYTES_MAX, "{} MiB more", more >> 20);
+        assert!(more < KEPT_BYTES_MAX, "{} MiB more", more >> 20);
         attacker.endpoint.close(Duration::from_secs(1)).await;
         good(&client).await;
     }
@@ -173,7 +173,7 @@ async fn long_announcements_are_forgotten_with_the_next() {
     alone.beside("long announcements", announcing, async || good(&client).await).await;
     let more = nodes.process("a").resident_bytes().saturating_sub(before);
     println!("{} MiB more", more >> 20);
-    assert!(more < MORE_BYTES_MAX / 2, "{} MiB more", more >> 20);
+    assert!(more < KEPT_BYTES_MAX / 2, "{} MiB more", more >> 20);
     attacker.endpoint.close(Duration::from_secs(1)).await;
     let forgotten = async || !client.services().await.iter().any(|entry| entry.service.starts_with("attacker."));
     comes_to_pass("names go with their link", forgotten).await;

@@ -156,6 +156,8 @@ bugs! {
     StrangersEvict,
     /// A hop or call that is refused fences other ways of its chain.
     RefusedFences,
+    /// What became of a step is told whenever it is asked for.
+    RepeatsAlwaysAnswered,
     /// One peer may take all the room that there is.
     PeerTakesAll,
     /// A merge host keeps the ends of branches whatever their size.

@@ -12,7 +12,7 @@ use crate::{
     collections::{AwakeClock, Parties, Party, Shares, leaves_room},
     delivery::{Outgoing, Parcel},
     directory::{Directory, NotHere, Waiter},
-    memory::{DedupTable, Fences, Listeners, Over, Relays, Senders, possibly_done},
+    memory::{DedupTable, Fences, Listeners, Over, Relays, Retold, Senders, possibly_done},
     outbox::{Event, Outbox},
 };
 
@@ -33,6 +33,7 @@ pub(crate) struct Ground {
     pub(crate) outgoing: Outgoing,
     pub(crate) listeners: Listeners,
     pub(crate) relays: Relays,
+    pub(crate) retold: Retold,
     pub(crate) over: Over,
     pub(crate) codes: Codes,
     pub(crate) parties: Parties,
@@ -57,6 +58,7 @@ impl Ground {
             outgoing: Outgoing::default(),
             listeners: Listeners::default(),
             relays: Relays::default(),
+            retold: Retold::default(),
             over: Over::default(),
             codes: Codes::default(),
             parties: Parties::default(),
@@ -199,9 +201,9 @@ impl Ground {
         self.fences.give_up(self.clock.now(), by, chain, nodes, &self.policy);
     }
 
-    /// Tells each of these nodes that nobody waits for this chain or call any more, until the node acknowledges that, or
+    /// Tells each of these nodes that nobody waits for this chain or call of `by` any more, until the node acknowledges that, or
     /// everything that the cancellation could stop has run out of time: a node that wakes from a long stop goes on with what it was doing.
-    pub(crate) fn tell_cancelled(&mut self, chain: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
+    pub(crate) fn tell_cancelled(&mut self, by: Party, chain: ChainId, mut nodes: Vec<Arc<NodeRef>>) {
         nodes.sort_by_key(|node| node.id);
         nodes.dedup_by_key(|node| node.id);
         let until = self.now.after(self.policy.budget_max.time_left_us());
@@ -209,9 +211,8 @@ impl Ground {
             let (key, part) = (StepKey::first(chain), Part::Cancel(node.id));
             // If this is kept already, the node has been told, and is told again until it acknowledges.
             if !self.outgoing.keeps(&(key.clone(), part)) {
-                // Cancellations have a bound of their own.
                 let cancel = Message::Cancel(chain).encode();
-                self.send_kept(key, part, Parcel::new(Party::Own, node, None, cancel, until));
+                self.send_kept(key, part, Parcel::new(by, node, None, cancel, until));
             }
         }
     }

@@ -57,13 +57,6 @@ impl ReplyTo {
     }
 }
 
-impl Request {
-    /// Bytes of what is kept of it until it is answered.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.params.len_bytes() + self.credentials.as_ref().map_or(0, Value::len_bytes)
-    }
-}
-
 /// A call on its way to wherever its service is.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -123,6 +116,11 @@ impl Request {
             blobs: None,
             console: Vec::new(),
         }
+    }
+
+    /// Bytes of what is kept of it until it is answered.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.params.len_bytes() + self.credentials.as_ref().map_or(0, Value::len_bytes)
     }
 
     /// The hops that are left after this result, if the callee did not say. A call that may have taken effect may have spent them all, any other has spent

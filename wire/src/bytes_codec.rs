@@ -13,26 +13,27 @@ pub(crate) mod name {
     }
 
     pub(crate) fn decode<'b, C>(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<String, minicbor::decode::Error> {
-        let name = d.str()?;
-        if name.len() > crate::NAME_BYTES_MAX {
-            return Err(minicbor::decode::Error::message("name longer than 256 bytes"));
-        }
-        Ok(name.to_string())
+        at_most(crate::NAME_BYTES_MAX, d, "name longer than 256 bytes")
+    }
+
+    pub(super) fn at_most(
+        bytes_max: usize,
+        d: &mut minicbor::Decoder<'_>,
+        too_long: &'static str,
+    ) -> Result<String, minicbor::decode::Error> {
+        let text = d.str()?;
+        if text.len() > bytes_max { Err(minicbor::decode::Error::message(too_long)) } else { Ok(text.to_string()) }
     }
 }
 
 /// `service/function`: two names and the stroke between them.
 pub(crate) mod target {
-    use alloc::string::{String, ToString};
+    use alloc::string::String;
 
     pub(crate) use super::name::encode;
 
     pub(crate) fn decode<'b, C>(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<String, minicbor::decode::Error> {
-        let target = d.str()?;
-        if target.len() > 2 * crate::NAME_BYTES_MAX + 1 {
-            return Err(minicbor::decode::Error::message("target longer than 513 bytes"));
-        }
-        Ok(target.to_string())
+        super::name::at_most(2 * crate::NAME_BYTES_MAX + 1, d, "target longer than 513 bytes")
     }
 }
 

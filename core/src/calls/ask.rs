@@ -6,7 +6,7 @@ use catena_wire::{Exception, Fault, Message, NodeId, Relocation, Value, names};
 use super::{Call, Calls, ReplyTo, Request, Stage};
 use crate::{
     Action, Instance, Receipt, RetryScope, Ticket, Time, Undelivered, Urgency,
-    collections::DUE_AT_ONCE_MAX,
+    collections::AT_ONCE_MAX,
     delivery::{Delivery, Next},
     directory::{Known, Waiter},
     ground::Ground,
@@ -212,7 +212,7 @@ impl Calls {
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        for _ in 0..DUE_AT_ONCE_MAX {
+        for _ in 0..AT_ONCE_MAX {
             let Some(id) = self.timers.take_due(ground.now) else { break };
             let Some(Call { request, stage, .. }) = self.take(ground, id, |_| true) else { continue };
             let why = match stage {

@@ -202,13 +202,13 @@ impl Calls {
                     if let Some(key) = &request.key
                         && ground.fences.is_stopped(key.chain, ground.me.id)
                     {
-                        ground.tell_cancelled(key.chain, alloc::vec![delivery.to().clone()]);
+                        ground.tell_cancelled(request.by, key.chain, alloc::vec![delivery.to().clone()]);
                     }
                     // The node may have taken over the call with its right to reply, without having said so yet.
                     if let Some(right) = &request.right
                         && !bug!(ground.policy, CancelMissesDelegate)
                     {
-                        ground.tell_cancelled(right.key.chain, alloc::vec![delivery.to().clone()]);
+                        ground.tell_cancelled(request.by, right.key.chain, alloc::vec![delivery.to().clone()]);
                     }
                 }
                 Stage::Detached(chain, _) => ground.out.tell(Event::Unwanted(chain)),

@@ -98,7 +98,7 @@ impl Chains {
         if runs {
             self.stop(ground, by, chain, strays);
         } else if ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
-            self.tell_stopped(ground, chain, strays);
+            self.tell_stopped(ground, by, chain, strays);
         }
     }
 
@@ -111,7 +111,7 @@ impl Chains {
     /// Ends what is here of the chain on behalf of `by`, and tells the nodes that it went to and those in `also`.
     pub(crate) fn stop(&mut self, ground: &mut Ground, by: Party, chain: ChainId, also: Vec<Arc<NodeRef>>) {
         if !ground.fences.stop(ground.clock.now(), by, chain, None, &ground.policy) {
-            return self.tell_stopped(ground, chain, also);
+            return self.tell_stopped(ground, by, chain, also);
         }
         ground.outgoing.forget_chain(chain);
         ground.listeners.end_chain(ground.clock.now(), by, chain, &ground.policy);
@@ -136,14 +136,14 @@ impl Chains {
         // Calls that its functions started without awaiting them stop as well.
         ground.out.tell(Event::Abandoned(Owner::Chain(chain)));
         calls.into_iter().for_each(|key| ground.out.tell(Event::Abandoned(Owner::Step(key))));
-        self.tell_stopped(ground, chain, next);
+        self.tell_stopped(ground, by, chain, next);
     }
 
-    pub(super) fn tell_stopped(&self, ground: &mut Ground, chain: ChainId, mut next: Vec<Arc<NodeRef>>) {
+    pub(super) fn tell_stopped(&self, ground: &mut Ground, by: Party, chain: ChainId, mut next: Vec<Arc<NodeRef>>) {
         // The origin need not be told: it knows first, and drops answers that still arrive.
         next.retain(|node| ![ground.me.id, chain.origin, NodeId(0)].contains(&node.id));
         if !bug!(ground.policy, CancelNotPassedOn) {
-            ground.tell_cancelled(chain, next);
+            ground.tell_cancelled(by, chain, next);
         }
     }
 

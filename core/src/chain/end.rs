@@ -16,7 +16,7 @@ use super::{
 use crate::{
     Action, Receipt, SessionId, Time, Undelivered,
     calls::Owner,
-    collections::DUE_AT_ONCE_MAX,
+    collections::AT_ONCE_MAX,
     delivery::Parcel,
     ground::Ground,
     memory::{Fate, Senders, Sent, StepRecord},
@@ -26,7 +26,7 @@ use crate::{
 impl Chains {
     /// Handles due timers of chains: deadlines, heartbeats, hops that were not acknowledged, states that did not arrive.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        for _ in 0..DUE_AT_ONCE_MAX {
+        for _ in 0..AT_ONCE_MAX {
             let Some(session) = self.timers.take_due(ground.now) else { break };
             self.wake(ground, session);
         }

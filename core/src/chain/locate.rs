@@ -14,7 +14,7 @@ use super::{
 use crate::{
     Receipt, Urgency,
     ground::Ground,
-    memory::{Fate, StepRecord},
+    memory::{Fate, StepRecord, Telling},
 };
 
 impl Chains {
@@ -35,7 +35,9 @@ impl Chains {
         (origin, entry): (NodeRef, Option<NodeRef>),
     ) {
         let brought = ground.dedup.get(key).is_none_or(|record| record.came_from(from));
-        if origin.id == key.chain.origin && (brought || from == key.chain.origin) {
+        let may_ask = origin.id == key.chain.origin && (brought || from == key.chain.origin);
+        let by = ground.party_of(from, Some(key.chain));
+        if may_ask && ground.retold.is_due(ground.now, by, key, Telling::Whereabouts, &ground.policy) {
             self.follow(ground, key, &home(Arc::new(origin), entry.map(Arc::new)));
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     collections::leaves_room,
     delivery::Parcel,
     ground::Ground,
-    memory::{DoneStep, Fate, StepRecord},
+    memory::{DoneStep, Fate, StepRecord, Telling},
 };
 
 impl Chains {
@@ -82,6 +82,9 @@ impl Chains {
 
     fn repeat_done(&mut self, ground: &mut Ground, key: &StepKey) {
         let Some(StepRecord::Done(done)) = ground.dedup.get(key) else { return };
+        if !ground.retold.is_due(ground.now, done.from.party, key, Telling::Outcome, &ground.policy) {
+            return;
+        }
         match done.fate.clone() {
             Fate::Ended(Some(sent)) if sent.to.id != ground.me.id => {
                 let until = ground.now.after(ground.policy.step_record_ttl_us);

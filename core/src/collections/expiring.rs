@@ -5,11 +5,8 @@ use alloc::{
     vec::Vec,
 };
 
-use super::{Party, Shares};
+use super::{AT_ONCE_MAX, Party, Shares};
 use crate::Time;
-
-/// The most entries of one collection that are dropped at one time because they are old: everything else waits meanwhile.
-pub(crate) const EXPIRED_AT_ONCE_MAX: usize = 2_048;
 
 /// A map whose entries are dropped when they are old, or when there are too many. [`Shares`] says whose entries go first, so that no party can evict others'
 /// history.
@@ -105,10 +102,10 @@ impl<K: Ord + Clone, V> Expiring<K, V> {
         self.drop(number).map(|(_, value)| value)
     }
 
-    /// Drops and returns what was entered at least `ttl_us` ago, the oldest first: [`EXPIRED_AT_ONCE_MAX`] of it at most.
+    /// Drops and returns what was entered at least `ttl_us` ago, the oldest first: [`AT_ONCE_MAX`] of it at most.
     pub(crate) fn expired(&mut self, awake: Time, ttl_us: u64) -> Vec<(K, V)> {
         let mut expired = Vec::new();
-        while expired.len() < EXPIRED_AT_ONCE_MAX
+        while expired.len() < AT_ONCE_MAX
             && let Some((number, key)) = self.since.first_key_value()
             && self.entries.get(key).is_none_or(|entry| awake.since(entry.at) >= ttl_us)
         {
@@ -162,11 +159,11 @@ mod tests {
     #[test]
     fn a_flood_that_is_old_goes_in_parts_the_oldest_first() {
         let mut map = Expiring::default();
-        let flood = EXPIRED_AT_ONCE_MAX as u64 + 2;
+        let flood = AT_ONCE_MAX as u64 + 2;
         for key in 0..flood {
             map.entry(Time::from_us(0), ONE, key, usize::MAX, || ());
         }
-        assert_eq!(map.expired(Time::from_us(9), 4).len(), EXPIRED_AT_ONCE_MAX);
+        assert_eq!(map.expired(Time::from_us(9), 4).len(), AT_ONCE_MAX);
         assert_eq!(map.expired(Time::from_us(9), 4), [(flood - 2, ()), (flood - 1, ())]);
     }
 

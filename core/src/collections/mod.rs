@@ -12,11 +12,15 @@ mod timers;
 mod unreached;
 
 pub(crate) use awake::AwakeClock;
-pub(crate) use expiring::{EXPIRED_AT_ONCE_MAX, Expiring};
+pub(crate) use expiring::Expiring;
 pub(crate) use in_order::InOrder;
 pub(crate) use party::{Parties, Party};
 pub(crate) use recent::Recent;
 pub(crate) use shares::{Shares, leaves_room};
 pub(crate) use tally::{Taken, Tally};
-pub(crate) use timers::{DUE_AT_ONCE_MAX, Timers};
+pub(crate) use timers::Timers;
 pub(crate) use unreached::Unreached;
+
+/// How many deadlines of a kind, or old entries of one collection, are dealt with in one event. After the process has stood still all may be due, and everything
+/// else waits meanwhile.
+pub(crate) const AT_ONCE_MAX: usize = 2_048;

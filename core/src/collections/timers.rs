@@ -5,9 +5,6 @@ use core::borrow::Borrow;
 
 use crate::Time;
 
-/// How many deadlines of a kind are dealt with in one event. After the process has stood still all may be due, and no event may take that long.
-pub(crate) const DUE_AT_ONCE_MAX: usize = 2_048;
-
 #[derive(Clone, Debug)]
 pub(crate) struct Timers<K> {
     by_time: BTreeSet<(Time, K)>,
@@ -70,7 +67,7 @@ impl<K: Ord + Clone> Timers<K> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Takes one key whose deadline has come. Who takes all that are due bounds them by [`DUE_AT_ONCE_MAX`].
+    /// Takes one key whose deadline has come. Who takes all that are due bounds them by [`AT_ONCE_MAX`].
     pub(crate) fn take_due(&mut self, now: Time) -> Option<K> {
         if self.next()? <= now { self.take_first() } else { None }
     }

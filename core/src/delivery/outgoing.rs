@@ -6,11 +6,11 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{ChainId, Encoded, NodeId, NodeRef, Part, StepKey};
-use core::ops::RangeBounds;
+use core::ops::{Range, RangeBounds};
 
 use crate::{
     Policy, Time,
-    collections::{DUE_AT_ONCE_MAX, Party, Shares, Timers, leaves_room},
+    collections::{AT_ONCE_MAX, Party, Shares, Timers, leaves_room},
 };
 
 /// How often a parcel is sent again after the same pause; the pauses after that grow.
@@ -51,10 +51,15 @@ pub(crate) struct Outgoing {
     parcels: BTreeMap<Key, Parcel>,
     keys: BTreeMap<u64, Key>,
     by_node: BTreeSet<(NodeId, u64)>,
-    /// The numbers of the parcels that are cancellations.
-    cancels: BTreeSet<u64>,
     timers: Timers<u64>,
+    /// The nodes to which what was sent before is sent again soon, since their links have changed; and the numbers of the parcels that are still to go there.
+    soon: Timers<NodeId>,
+    soon_numbers: BTreeMap<NodeId, Range<u64>>,
+    /// What the parcels take that are no cancellations.
     shares: Shares<Party>,
+    /// The numbers of the cancellations of each party.
+    cancels: BTreeSet<(Party, u64)>,
+    cancel_shares: Shares<Party>,
 }
 
 impl Outgoing {
@@ -63,7 +68,7 @@ impl Outgoing {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.timers.next()
+        self.timers.next().into_iter().chain(self.soon.next()).min()
     }
 
     pub(crate) fn keeps(&self, key: &Key) -> bool {
@@ -80,34 +85,36 @@ impl Outgoing {
     /// Keeps a parcel that has just been sent for the first time. False if there is no room for it.
     pub(crate) fn keep(&mut self, now: Time, key: Key, parcel: Parcel, policy: &Policy) -> bool {
         let bytes = parcel.message.bytes();
-        let cancels = matches!(key.1, Part::Cancel(_));
+        let cancels = is_cancel(&key);
         if cancels {
-            self.make_room(policy);
-        }
-        if !self.has_room(parcel.by, bytes, policy) {
+            self.make_room(parcel.by, policy);
+        } else if !self.has_room(parcel.by, bytes, policy) {
             return false;
         }
         self.remove(&key);
         self.next += 1;
         if cancels {
-            self.cancels.insert(self.next);
+            self.cancels.insert((parcel.by, self.next));
+            self.cancel_shares.add_sized(parcel.by, 1);
+        } else {
+            self.shares.add_sized(parcel.by, bytes as u64);
         }
         let parcel = Parcel { number: self.next, ..parcel };
         self.timers.set(self.next, now.after(policy.accept_timeout_us.max(1)));
         self.by_node.insert((parcel.to.id, self.next));
         self.keys.insert(self.next, key.clone());
-        self.shares.add_sized(parcel.by, bytes as u64);
         self.parcels.insert(key, parcel);
         true
     }
 
-    /// Nodes that are gone for good never acknowledge, and a peer can name many nodes to be told. So cancellations have half of the room, and
-    /// the one that has been sent for longest makes room for the next.
-    fn make_room(&mut self, policy: &Policy) {
-        if self.cancels.len() < policy.outgoing_max / 2 {
+    /// Nodes that are gone for good never acknowledge, and a peer can name many nodes to be told. So cancellations have room of their own, half as much as the
+    /// other parcels, and the oldest of the party that has most makes room for the next.
+    fn make_room(&mut self, by: Party, policy: &Policy) {
+        if self.cancel_shares.all() < policy.outgoing_max / 2 {
             return;
         }
-        let oldest = self.cancels.first().and_then(|number| self.keys.get(number)).cloned();
+        let Some(party) = self.cancel_shares.gives_way(by, 1) else { return };
+        let oldest = self.cancels.range((party, 0)..).next().and_then(|(_, number)| self.keys.get(number)).cloned();
         oldest.iter().for_each(|key| drop(self.remove(key)));
     }
 
@@ -135,9 +142,13 @@ impl Outgoing {
         let parcel = self.parcels.remove(key)?;
         self.timers.clear(&parcel.number);
         self.keys.remove(&parcel.number);
-        self.cancels.remove(&parcel.number);
         self.by_node.remove(&(parcel.to.id, parcel.number));
-        self.shares.remove_sized(parcel.by, parcel.message.bytes() as u64);
+        if is_cancel(key) {
+            self.cancels.remove(&(parcel.by, parcel.number));
+            self.cancel_shares.remove_sized(parcel.by, 1);
+        } else {
+            self.shares.remove_sized(parcel.by, parcel.message.bytes() as u64);
+        }
         Some(parcel)
     }
 
@@ -171,37 +182,60 @@ impl Outgoing {
     /// A link has broken, and what was sent over it may be lost; or there is a new one, to a node that may have been asleep. All is sent again soon, but not at
     /// once: a flapping link would be flooded.
     pub(crate) fn link_changed(&mut self, now: Time, node: NodeId, policy: &Policy) {
-        let soon = now.after((policy.accept_timeout_us / 4).max(1));
-        for (_, number) in self.by_node.range((node, 0)..=(node, u64::MAX)) {
-            if self.timers.at(number).is_none_or(|at| at > soon) {
-                self.timers.set(*number, soon);
-            }
+        if self.by_node.range((node, 0)..=(node, u64::MAX)).next().is_none() {
+            return;
+        }
+        self.soon_numbers.insert(node, 0..self.next + 1);
+        if self.soon.at(&node).is_none() {
+            self.soon.set(node, now.after((policy.accept_timeout_us / 4).max(1)));
         }
     }
 
     /// The parcels to be sent again now; each has to wait longer for the next time.
     pub(crate) fn take_due(&mut self, now: Time, policy: &Policy) -> Vec<(Key, Parcel)> {
         let mut due = Vec::new();
-        for _ in 0..DUE_AT_ONCE_MAX {
-            let Some(number) = self.timers.take_due(now) else { break };
-            let Some(key) = self.keys.get(&number).cloned() else { continue };
-            let Some(parcel) = self.parcels.get_mut(&key) else { continue };
-            if parcel.until <= now {
-                self.remove(&key);
-                continue;
-            }
-            parcel.attempts = parcel.attempts.saturating_add(1);
-            let mut pauses = u64::from(parcel.attempts.saturating_sub(QUICK_ATTEMPTS)).max(1);
-            if parcel.is_of_replies() {
-                pauses = pauses.min(REPLY_PAUSES_MAX);
-            }
-            let pause_us = policy.accept_timeout_us.max(1).saturating_mul(pauses);
-            // Not after the time at which it is dropped.
-            self.timers.set(number, now.after(pause_us).min(parcel.until.max(now.after(1))));
-            due.push((key, parcel.clone()));
+        for _ in 0..AT_ONCE_MAX {
+            let Some(number) = self.take_soon(now).or_else(|| self.timers.take_due(now)) else { break };
+            due.extend(self.send_again(number, now, policy));
         }
         due
     }
+
+    /// The next parcel to a node whose link has changed.
+    fn take_soon(&mut self, now: Time) -> Option<u64> {
+        while let Some(node) = self.soon.take_due(now) {
+            let Some(numbers) = self.soon_numbers.remove(&node) else { continue };
+            let Range { start, end } = numbers;
+            if let Some((_, number)) = self.by_node.range((node, start)..(node, end)).next() {
+                self.soon_numbers.insert(node, number + 1..end);
+                self.soon.set(node, now);
+                return Some(*number);
+            }
+        }
+        None
+    }
+
+    fn send_again(&mut self, number: u64, now: Time, policy: &Policy) -> Option<(Key, Parcel)> {
+        let key = self.keys.get(&number).cloned()?;
+        let parcel = self.parcels.get_mut(&key)?;
+        if parcel.until <= now {
+            self.remove(&key);
+            return None;
+        }
+        parcel.attempts = parcel.attempts.saturating_add(1);
+        let mut pauses = u64::from(parcel.attempts.saturating_sub(QUICK_ATTEMPTS)).max(1);
+        if parcel.is_of_replies() {
+            pauses = pauses.min(REPLY_PAUSES_MAX);
+        }
+        let pause_us = policy.accept_timeout_us.max(1).saturating_mul(pauses);
+        // Not after the time at which it is dropped.
+        self.timers.set(number, now.after(pause_us).min(parcel.until.max(now.after(1))));
+        Some((key, parcel.clone()))
+    }
+}
+
+fn is_cancel((_, part): &Key) -> bool {
+    matches!(part, Part::Cancel(_))
 }
 
 impl Parcel {
@@ -251,5 +285,63 @@ impl Parcel {
     /// The same parcel with this message.
     pub(crate) fn with(self, message: Encoded) -> Self {
         Self { message, ..self }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test may panic")]
+mod tests {
+    use alloc::format;
+    use catena_wire::{Branch, Message};
+
+    use super::*;
+
+    const STRANGER: Party = Party::Node(NodeId(7));
+
+    fn key(number: u128, part: Part) -> Key {
+        let chain = ChainId { origin: NodeId(1), number };
+        (StepKey { chain, branch: Branch::root(), step: 0 }, part)
+    }
+
+    fn parcel(by: Party, to: u64) -> Parcel {
+        let node = NodeRef { id: NodeId(to), name: format!("n{to}"), address: None, site: None };
+        let message = Message::Cancel(key(0, Part::End).0.chain).encode();
+        Parcel::new(by, Arc::new(node), None, message, Time::from_us(u64::MAX))
+    }
+
+    #[test]
+    fn of_cancellations_that_one_party_causes_its_own_make_room() {
+        let policy = Policy { outgoing_max: 8, ..Policy::default() };
+        let mut outgoing = Outgoing::default();
+        let cancel = Part::Cancel(NodeId(2));
+        assert!(outgoing.keep(Time::default(), key(0, cancel), parcel(Party::Own, 2), &policy));
+        for number in 1..100 {
+            assert!(outgoing.keep(Time::default(), key(number, cancel), parcel(STRANGER, 2), &policy));
+        }
+        let kept: Vec<u128> = outgoing.parcels.keys().map(|(step, _)| step.chain.number).collect();
+        assert_eq!(kept, [0, 97, 98, 99]);
+        assert_eq!((outgoing.cancels.len(), outgoing.cancel_shares.all(), outgoing.shares.all()), (4, 4, 0));
+    }
+
+    #[test]
+    fn what_is_sent_again_over_a_new_link_goes_in_parts_and_what_came_since_waits_its_time() {
+        let policy = Policy::default();
+        let (soon, kept) = (Time::from_us(policy.accept_timeout_us / 4), AT_ONCE_MAX as u128 + 2);
+        let mut outgoing = Outgoing::default();
+        for number in 0..kept {
+            assert!(outgoing.keep(Time::default(), key(number, Part::End), parcel(Party::Own, 2), &policy));
+        }
+        assert!(outgoing.keep(Time::default(), key(kept, Part::End), parcel(Party::Own, 3), &policy));
+        outgoing.link_changed(Time::default(), NodeId(2), &policy);
+        assert!(outgoing.keep(Time::from_us(1), key(kept + 1, Part::End), parcel(Party::Own, 2), &policy));
+        assert_eq!(outgoing.next_timeout(), Some(soon));
+        let mut parts = || outgoing.take_due(soon, &policy).len();
+        assert_eq!([parts(), parts(), parts()], [AT_ONCE_MAX, 2, 0]);
+        assert!(
+            outgoing.soon_numbers.is_empty()
+                && outgoing.next_timeout() == Some(Time::from_us(policy.accept_timeout_us))
+        );
+        outgoing.link_changed(soon, NodeId(4), &policy);
+        assert!(outgoing.soon_numbers.is_empty(), "nothing goes there");
     }
 }

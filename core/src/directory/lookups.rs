@@ -11,7 +11,7 @@ use catena_wire::NodeId;
 
 use crate::{
     Action, LookupId, SessionId, Time,
-    collections::{DUE_AT_ONCE_MAX, Timers},
+    collections::{AT_ONCE_MAX, Timers},
     outbox::Outbox,
 };
 
@@ -138,7 +138,7 @@ impl Lookups {
     }
 
     pub(crate) fn on_timeout(&mut self, now: Time, out: &mut Outbox) {
-        for _ in 0..DUE_AT_ONCE_MAX {
+        for _ in 0..AT_ONCE_MAX {
             let Some(id) = self.late.take_due(now) else { break };
             self.ask_others(out, id);
         }

@@ -17,7 +17,7 @@ use super::{records::Records, rows::Rows};
 use crate::{
     Policy, SessionId, Time,
     activation::Activation,
-    collections::{EXPIRED_AT_ONCE_MAX, Party},
+    collections::{AT_ONCE_MAX, Party},
 };
 
 #[derive(Clone, Debug)]
@@ -185,7 +185,7 @@ impl Forgotten {
 
     /// The outcome of a step that old is unknown in any case, so the note is no longer needed.
     fn expire(&mut self, awake: Time, ttl_us: u64) {
-        for _ in 0..EXPIRED_AT_ONCE_MAX {
+        for _ in 0..AT_ONCE_MAX {
             let Some((_, node)) = self.by_time.first().copied().filter(|(at, _)| awake.since(*at) >= ttl_us) else {
                 break;
             };
@@ -344,7 +344,7 @@ impl DedupTable {
 
     /// Drops records older than `step_record_ttl_us`: a repeat of so old a step is not taken for new, even without its record.
     pub(crate) fn expire(&mut self, awake: Time, policy: &Policy) {
-        for _ in 0..EXPIRED_AT_ONCE_MAX {
+        for _ in 0..AT_ONCE_MAX {
             let Some((at, key)) = self.rows.pop_older(awake, policy.step_record_ttl_us) else { break };
             self.drop_record(&key, at, |_, _| ());
         }

@@ -6,6 +6,7 @@ mod listeners;
 mod over;
 mod records;
 mod relays;
+mod retold;
 mod rows;
 mod way;
 
@@ -14,4 +15,5 @@ pub(crate) use fences::{Fences, possibly_done};
 pub(crate) use listeners::Listeners;
 pub(crate) use over::Over;
 pub(crate) use relays::Relays;
+pub(crate) use retold::{Retold, Telling};
 pub use way::Way;

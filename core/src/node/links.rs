@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use catena_wire::{NodeId, Part};
 
 use super::Node;
-use crate::{Link, Receipt, Time, Undelivered, calls::result_too_large, replies::Rights};
+use crate::{Link, Receipt, Time, Undelivered, calls::result_too_large, replies::end_too_large};
 
 impl Node {
     /// How far a node is, as measured.
@@ -68,7 +68,7 @@ impl Node {
                 (Receipt::Part(key, Part::End), Undelivered::TooLarge { bytes, bytes_max })
                     if node.rights.knows(&key) =>
                 {
-                    Rights::end_too_large(ground, &key, bytes, bytes_max);
+                    end_too_large(ground, &key, bytes, bytes_max);
                 }
                 (Receipt::Part(key, part), why) => node.chains.part_undelivered(ground, (key, part), why),
                 (Receipt::Return(to, id), Undelivered::TooLarge { bytes, bytes_max }) => {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Action, Policy, Replied,
-    collections::DUE_AT_ONCE_MAX,
+    collections::AT_ONCE_MAX,
     ground::Ground,
     outbox::{EndedDetached, Event},
 };
@@ -95,8 +95,7 @@ impl Origin {
             true => End { emitted: 0, merged: Vec::new(), ..end },
             false => end,
         };
-        // The end of a chain that was cut replaces an earlier one, whose answers may never all arrive.
-        if started.end.as_ref().is_none_or(|known| end.cut && !known.cut) {
+        if started.end.as_ref().is_none_or(|known| replaces(&end, known)) {
             started.answers.forget_totals();
             started.answers.ended(&branch, end.emitted);
             end.merged.iter().for_each(|merged| started.answers.ended(&merged.branch, merged.emitted));
@@ -162,7 +161,7 @@ impl Origin {
     /// Ends chains that are out of time, or that had a branch silent too often.
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) -> Overdue {
         let (now, mut overdue) = (ground.now, Overdue::default());
-        for _ in 0..DUE_AT_ONCE_MAX {
+        for _ in 0..AT_ONCE_MAX {
             let Some(chain) = self.timers.take_due(now) else { break };
             let Some(started) = self.chains.get_mut(&chain) else { continue };
             let hosts = started.liveness.hosts();
@@ -188,6 +187,13 @@ impl Origin {
         }
         overdue
     }
+}
+
+/// The end of a chain that was cut replaces an earlier one, whose answers may never all arrive; and so does the end of a branch that was cut at two nodes, if it
+/// counts fewer answers.
+fn replaces(end: &End, known: &End) -> bool {
+    let fewer = end.key.branch == known.key.branch && end.emitted < known.emitted;
+    end.cut && (!known.cut || fewer)
 }
 
 fn late(started: &Started) -> Exception {

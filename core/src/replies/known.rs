@@ -8,9 +8,10 @@ use alloc::{
     vec::Vec,
 };
 use catena_wire::{
-    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeRef, StepKey, Value, Window, names,
+    BRANCHES_MAX, Branch, ChainId, Exception, Fate, Fault, Message, NodeRef, RightEnd, StepKey, Value, Window, names,
 };
 
+use super::exceptions;
 use crate::{
     Action, Missing, Policy, Receipt, Replied, SessionId, Time, Urgency,
     collections::{Party, Tally},
@@ -65,6 +66,8 @@ pub(super) struct Set {
     pub(super) unread: VecDeque<Run>,
     pub(super) unread_replies: usize,
     pub(super) unread_bytes: usize,
+    /// Bytes of what the ends of its rights say.
+    pub(super) said_bytes: usize,
     /// When holders are to be told what they do not know yet.
     pub(super) tell_at: Option<Time>,
 }
@@ -129,6 +132,20 @@ impl Set {
         repeat || (in_window && few && small)
     }
 
+    /// The end of a right has come: what it says is kept until the set is over. If there is no room for its exceptions, they are left out. Returns how many
+    /// bytes are kept.
+    pub(super) fn weigh(&mut self, end: &mut RightEnd, ground: &Ground) -> usize {
+        let room = self.reader.unread_bytes_max(&ground.policy).saturating_sub(self.said_bytes).min(ground.room);
+        let bytes = exceptions::kept_bytes(end);
+        if bytes > room {
+            let because = format!("the end of this right has {bytes} bytes, for which {} has no room", ground.me.name);
+            exceptions::leave_out(end, &because);
+        }
+        let kept_bytes = exceptions::kept_bytes(end);
+        self.said_bytes += kept_bytes;
+        kept_bytes
+    }
+
     /// A right was delegated as branch `child`. False if there are too many to keep track of.
     pub(super) fn delegated(&mut self, child: &Branch, target: String, fate: Fate, silent_at: Time) -> bool {
         if !self.has_room_for(child) {
@@ -190,7 +207,7 @@ impl Set {
 }
 
 impl Reader {
-    const fn unread_bytes_max(self, policy: &Policy) -> usize {
+    pub(super) const fn unread_bytes_max(self, policy: &Policy) -> usize {
         match self {
             Self::User => policy.replies_unread_bytes_max,
             Self::Chain(..) => policy.set_unread_bytes_max,

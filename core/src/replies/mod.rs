@@ -9,6 +9,7 @@
 //! [`right`] is the holder's side, [`set`] the caller's; [`ending`] says how a set ended. A [`crate::collections::Tally`] orders and counts, for chains too.
 
 mod ending;
+mod exceptions;
 mod flow;
 mod held;
 mod known;
@@ -20,5 +21,5 @@ mod testing;
 
 pub use held::{Gather, NotSent, Sent};
 pub(crate) use known::Reader;
-pub(crate) use right::Rights;
+pub(crate) use right::{Rights, end_too_large};
 pub(crate) use set::Sets;

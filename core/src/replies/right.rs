@@ -12,11 +12,12 @@ use catena_wire::{
     RightEnd, StepKey, Value, names,
 };
 
+use super::exceptions;
 use super::held::{Child, Gather, Held, NotSent, Sent, beat, is_from_caller, send_end, send_replies};
 use crate::{
     Action, Policy, Time,
     calls::{Owner, ReplyTo, Request},
-    collections::{DUE_AT_ONCE_MAX, Expiring, Party, Shares, Timers, Unreached},
+    collections::{AT_ONCE_MAX, Expiring, Party, Shares, Timers, Unreached},
     ground::Ground,
     outbox::Event,
 };
@@ -222,7 +223,7 @@ impl Rights {
         if let Some(child) = held.children.get_mut(usize::from(child.branch.number()).wrapping_sub(1)) {
             child.fate = Some(match at {
                 Ok(node) => Fate::Taken((*node).clone()),
-                Err(why) => Fate::Failed(why),
+                Err(why) => Fate::Failed(exceptions::bounded(why)),
             });
         }
         self.end_if_done(ground, &key);
@@ -300,34 +301,14 @@ impl Rights {
         send_end(ground, (by, &right), until, end);
     }
 
-    /// The end of a right is larger than a link carries: it is sent once more, without what the exceptions in it say.
-    pub(crate) fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64) {
-        let Some(parcel) = ground.outgoing.remove(&(key.clone(), Part::End)) else { return };
-        let Ok(Message::RightEnd(mut end)) = Message::decode_head(&parcel.message.head) else { return };
-        let shorter = |why: &mut Exception| {
-            let message = format!(
-                "the exceptions of this end have {bytes} bytes, where a message may have {bytes_max}; throw with smaller parameters"
-            );
-            *why = Exception { unknown: why.unknown, ..Exception::new(names::LIMIT_EXCEEDED, why.fault, message) };
-        };
-        end.threw.iter_mut().for_each(shorter);
-        for delegated in &mut end.delegated {
-            if let Fate::Failed(why) = &mut delegated.fate {
-                shorter(why);
-            }
-        }
-        if let Some(parcel) = parcel.replaced_by(Message::RightEnd(end).encode()) {
-            ground.send_kept(key.clone(), Part::End, parcel);
-        }
-    }
-
     /// The caller, or the node that handed the right over, wants no more of this call, neither here nor where it was delegated to.
     pub(crate) fn stop(&mut self, ground: &mut Ground, from: NodeId, call: ChainId) {
         let stopped = self.of_call(call).filter(|(_, held)| held.is_from_caller(from) || held.from == from);
         let keys: Vec<StepKey> = stopped.map(|(key, _)| key.clone()).collect();
-        let mut next = Vec::new();
+        let (mut next, mut by) = (Vec::new(), None);
         for key in keys {
             let Some(held) = self.remove(&key) else { continue };
+            by = Some(held.by);
             ground.outgoing.forget_from(&key, 0);
             next.extend(held.children.into_iter().filter_map(|child| child.fate));
             ground.out.tell(Event::Abandoned(Owner::Right(key.clone())));
@@ -337,6 +318,7 @@ impl Rights {
         for (key, ended) in gone.filter(|(_, ended)| is_from_caller(&ended.right, from)) {
             ground.outgoing.forget_from(key, 0);
             next.extend(ended.delegated.iter().map(|delegated| delegated.fate.clone()));
+            by = Some(ended.by);
         }
         if bug!(ground.policy, CancelMissesDelegate) {
             return;
@@ -345,7 +327,9 @@ impl Rights {
             Fate::Taken(node) if node.id != ground.me.id && node.id != from => Some(Arc::new(node)),
             _ => None,
         });
-        ground.tell_cancelled(call, others.collect());
+        if let Some(by) = by {
+            ground.tell_cancelled(by, call, others.collect());
+        }
     }
 
     fn of_call(&self, call: ChainId) -> impl Iterator<Item = (&StepKey, &Held)> {
@@ -371,7 +355,7 @@ impl Rights {
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        for _ in 0..DUE_AT_ONCE_MAX {
+        for _ in 0..AT_ONCE_MAX {
             let Some(key) = self.timers.take_due(ground.now) else { break };
             let Some(held) = self.held.get_mut(&key) else { continue };
             if held.budget.deadline() <= ground.now || held.unreached.is_for_long(ground.now, &ground.policy) {
@@ -455,6 +439,16 @@ impl Rights {
         self.bursts.remove(key);
         self.timers.clear(key);
         Some(held)
+    }
+}
+
+/// The end of a right is larger than a link carries: it is sent once more, without what the exceptions in it say.
+pub(crate) fn end_too_large(ground: &mut Ground, key: &StepKey, bytes: u64, bytes_max: u64) {
+    let Some(parcel) = ground.outgoing.remove(&(key.clone(), Part::End)) else { return };
+    let Ok(Message::RightEnd(mut end)) = Message::decode_head(&parcel.message.head) else { return };
+    exceptions::leave_out(&mut end, &format!("this end has {bytes} bytes, where a message may have {bytes_max}"));
+    if let Some(parcel) = parcel.replaced_by(Message::RightEnd(end).encode()) {
+        ground.send_kept(key.clone(), Part::End, parcel);
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Action, Replied, Time, Urgency,
     calls::{Owner, ReplyTo, Request},
-    collections::{DUE_AT_ONCE_MAX, Party, Shares, Tally, Timers},
+    collections::{AT_ONCE_MAX, Party, Shares, Tally, Timers},
     ground::Ground,
     outbox::Event,
 };
@@ -33,7 +33,7 @@ pub(crate) struct Sets {
     shares: Shares<Party>,
     /// The rights, by the node from which their messages come.
     by_way: BTreeSet<(NodeId, ChainId, Branch)>,
-    /// Bytes of replies that wait for earlier ones.
+    /// Bytes of replies that wait for earlier ones, and of what the ends of rights say.
     bytes: usize,
 }
 
@@ -43,7 +43,7 @@ impl Sets {
         self.sets.get(&call).map_or(Party::Own, |set| set.by)
     }
 
-    /// Bytes of replies that wait for earlier ones. Those handed out are counted by whoever holds them.
+    /// Bytes of replies that wait for earlier ones, and of what the ends of rights say. Replies handed out are counted by whoever holds them.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -82,6 +82,7 @@ impl Sets {
             unread: VecDeque::new(),
             unread_replies: 0,
             unread_bytes: 0,
+            said_bytes: 0,
             tell_at: None,
         };
         let root = Branch::root();
@@ -149,7 +150,7 @@ impl Sets {
         self.end_if_complete(ground, call);
     }
 
-    pub(crate) fn on_end(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, end: RightEnd) {
+    pub(crate) fn on_end(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, mut end: RightEnd) {
         let (call, branch) = (end.key.chain, end.key.branch.clone());
         if !self.awaits(call) {
             // The rights that it delegated are not wanted either.
@@ -171,9 +172,10 @@ impl Sets {
         let again = core::mem::replace(&mut known.ended, true);
         // The end has come before: it is news only if fewer replies were sent than it counted.
         if !again || end.threw.is_some() || bug!(ground.policy, CountTwice) {
+            self.bytes += set.weigh(&mut end, ground);
             set.tally.ended(&branch, total);
             if let Some(why) = end.threw {
-                known.missing = Some(why);
+                set.rights.entry(branch.clone()).or_default().missing = Some(why);
             }
             if end.late {
                 set.note_late(&branch);
@@ -248,7 +250,7 @@ impl Sets {
     }
 
     pub(crate) fn on_timeout(&mut self, ground: &mut Ground) {
-        for _ in 0..DUE_AT_ONCE_MAX {
+        for _ in 0..AT_ONCE_MAX {
             let Some(call) = self.timers.take_due(ground.now) else { break };
             let Some(set) = self.sets.get_mut(&call) else { continue };
             if set.deadline <= ground.now {
@@ -360,13 +362,13 @@ impl Sets {
         let open = set.rights.iter().filter(|(branch, _)| set.tally.is_open(branch));
         let nodes = open.flat_map(|(_, known)| known.way.iter().chain(&known.holder).cloned()).collect();
         ground.out.tell(Event::Abandoned(Owner::Right(StepKey::first(call))));
-        ground.tell_cancelled(call, nodes);
+        ground.tell_cancelled(set.by, call, nodes);
     }
 
     fn remove(&mut self, call: ChainId) -> Option<Set> {
         self.timers.clear(&call);
         let set = self.sets.remove(&call)?;
-        self.bytes -= set.tally.held_bytes();
+        self.bytes -= set.tally.held_bytes() + set.said_bytes;
         self.shares.remove(set.by);
         for (branch, known) in &set.rights {
             if let Some(way) = &known.way {
@@ -393,11 +395,13 @@ fn too_many_rights() -> Exception {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::{
         super::testing::{node, request},
         *,
     };
-    use crate::Policy;
+    use crate::{Missing, Policy};
 
     #[test]
     fn a_link_that_breaks_concerns_the_rights_only_whose_messages_come_by_it() {
@@ -420,5 +424,33 @@ mod tests {
         assert_eq!((rights.filter(|known| known.silent_at == soon).count(), sets.next_timeout()), (1, Some(soon)));
         sets.forget(&mut ground, key(1).chain);
         assert_eq!((looked_at(&sets, 9), sets.by_way.len()), (0, 99));
+    }
+
+    #[test]
+    fn exceptions_of_ends_are_left_out_where_there_is_no_room_and_forgotten_with_their_set() {
+        let mut ground = Ground::new(node(1), Policy { replies_unread_bytes_max: 3_000, ..Policy::default() }, 0);
+        let mut sets = Sets::default();
+        let key = StepKey::first(ChainId { origin: NodeId(1), number: 1 });
+        sets.begin(&ground, key.chain, Reader::User, request(&ground, ReplyTo::Nobody(key.chain))).unwrap();
+        let threw = Exception::new("Large", Fault::Service, "x".repeat(2_000)).outcome_unknown();
+        let taken = catena_wire::Delegated { target: "s/f".into(), fate: Fate::Taken((*node(3)).clone()) };
+        let end = |key: &StepKey, delegated| RightEnd {
+            key: key.clone(),
+            replies: 0,
+            delegated,
+            threw: Some(threw.clone()),
+            late: false,
+        };
+        sets.on_end(&mut ground, &node(2), end(&key, alloc::vec![taken.clone(), taken]));
+        let first_bytes = sets.bytes();
+        assert!((2_000..3_000).contains(&first_bytes));
+        let child = StepKey { branch: key.branch.child(1).unwrap(), ..key.clone() };
+        sets.on_end(&mut ground, &node(3), end(&child, Vec::new()));
+        assert!(sets.bytes() < first_bytes + 500);
+        let missing = sets.sets[&key.chain].missing();
+        let [root, child] = <[Missing; 2]>::try_from(missing).unwrap();
+        assert!(root.why == threw && child.why.name == names::LIMIT_EXCEEDED && child.why.unknown);
+        sets.forget(&mut ground, key.chain);
+        assert_eq!(sets.bytes(), 0);
     }
 }

@@ -52,6 +52,7 @@ pub(crate) const fn shown_by(bug: Bug) -> (Suite, &'static str) {
         | Bug::LossOutlived
         | Bug::HeadlessBeats
         | Bug::HoldsWithoutBound
+        | Bug::RepeatsAlwaysAnswered
         | Bug::HeldUnweighed
         | Bug::HeardWithoutBound
         | Bug::CodeRidesFree

@@ -6,7 +6,7 @@ use catena_core::{Bug, Policy};
 
 use crate::{
     shown_by::{Suite, shown_by},
-    solo::{basics, duplicates, elsewhere, forged, listening, room, shares, splits, strays, uncertainty, waits},
+    solo::{basics, duplicates, elsewhere, forged, listening, room, shares, splits, steps, strays, uncertainty, waits},
     stories::{cancelling, orphans},
 };
 
@@ -54,6 +54,7 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::RefusedFences, shares::what_is_refused_fences_nobody),
     (Bug::PeerTakesAll, shares::parameters_of_one_peers_waiting_calls_leave_room_for_those_of_others),
     (Bug::PeerTakesAll, shares::one_peers_sleeping_calls_leave_room_for_others_and_for_this_node),
+    (Bug::RepeatsAlwaysAnswered, steps::what_became_of_a_step_is_told_again_once_in_a_while),
     (Bug::EndsUnweighed, splits::ends_of_branches_are_kept_only_where_there_is_room),
     (Bug::NumbersHaveShares, shares::numbers_of_one_address_have_one_share_and_none_takes_what_is_the_nodes_own),
     (Bug::FirstWayNotFenced, duplicates::the_first_way_that_comes_after_a_possible_duplicate_is_refused),

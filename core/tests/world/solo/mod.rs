@@ -13,7 +13,7 @@ mod rights;
 pub(crate) mod room;
 pub(crate) mod shares;
 pub(crate) mod splits;
-mod steps;
+pub(crate) mod steps;
 pub(crate) mod strays;
 pub(crate) mod uncertainty;
 pub(crate) mod waits;

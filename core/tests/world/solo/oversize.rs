@@ -219,3 +219,18 @@ fn a_branch_that_is_cut_ends_the_whole_chain() {
         assert_eq!((replies(&said).1.is_some(), cancels(&said).contains(&NodeId(2))), (ends, ends));
     }
 }
+
+/// Each of two nodes had an answer that was too large, and counts the answers before its own: those of the later node never all arrive.
+#[test]
+fn of_two_ends_of_one_chain_that_was_cut_the_one_that_counts_fewer_answers_holds() {
+    for counts in [[1, 0], [0, 1]] {
+        let mut node = node(Policy::default());
+        let (chain, ..) = handing_off(&mut node);
+        for (emitted, from) in counts.into_iter().zip([2, 3]) {
+            let outcome = Outcome::Threw(Exception::new(names::LIMIT_EXCEEDED, Fault::Guest, ""));
+            let cut = End { emitted, outcome, cut: true, ..end(key(chain, 1), None) };
+            node.on_message(NOW, &node_ref(from), Message::End(Box::new(cut)));
+        }
+        assert!(replies(&actions(&mut node)).1.is_some() && node.load().0 == 0, "{counts:?}");
+    }
+}

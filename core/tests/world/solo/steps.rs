@@ -133,6 +133,49 @@ fn so_many_may_ask_for_a_step_at_one_time_and_no_more() {
     assert!(turned_away.iter().all(|(.., outcome)| matches!(outcome, Outcome::Threw(why) if full(why))));
 }
 
+/// Whoever knows a step could otherwise have its end, which may be large, sent as often as it likes to an origin that acknowledges it each time.
+#[test]
+pub(crate) fn what_became_of_a_step_is_told_again_once_in_a_while() {
+    let mut node = node(Policy::default());
+    let session = arrived(&mut node, hop(1, 1));
+    node.on_turn(NOW, session, Ok(Turn { end: Some(Ok(Value::null())), ..Turn::default() }), 1);
+    let key = hop(1, 1).key.clone();
+    let mut ends_at = |now: Time, asks: fn(StepKey) -> Message| -> usize {
+        let mut ends = 0;
+        for _ in 0..3 {
+            node.on_message(now, &node_ref(2), asks(key.clone()));
+            let sent = sent(&actions(&mut node));
+            for (to, message, receipt) in sent {
+                if let (NodeId(9), Message::End(_), Receipt::Part(key, part)) = (to, message, receipt) {
+                    ends += 1;
+                    node.on_message(now, &node_ref(9), Message::Received(key, part));
+                }
+            }
+        }
+        ends
+    };
+    let repeat = |_| Message::Hop(hop(1, 1));
+    assert_eq!(ends_at(NOW, repeat), 2, "as it ended, and once more");
+    assert_eq!(ends_at(NOW.after(1_000_000), repeat), 0);
+    assert_eq!(ends_at(NOW.after(Policy::default().accept_timeout_us), repeat), 1);
+}
+
+#[test]
+fn where_a_chain_went_is_told_once_in_a_while() {
+    let mut node = node(Policy::default());
+    let session = arrived(&mut node, hop(1, 1));
+    node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    actions(&mut node);
+    let key = hop(1, 1).key.clone();
+    let mut told = |now| {
+        let locate = Message::Locate { key: key.clone(), origin: (*node_ref(9)).clone(), entry: None };
+        node.on_message(now, &node_ref(9), locate);
+        located(&actions(&mut node)).len()
+    };
+    assert_eq!([NOW, NOW, NOW.after(Policy::default().accept_timeout_us)].map(&mut told), [1, 0, 1]);
+}
+
 fn located(actions: &[Action]) -> Vec<(NodeId, u32, Whereabouts)> {
     let told = sent(actions).into_iter().filter_map(|(to, message, _)| match message {
         Message::Located(key, _, whereabouts) => Some((to, key.step, whereabouts)),
@@ -141,9 +184,10 @@ fn located(actions: &[Action]) -> Vec<(NodeId, u32, Whereabouts)> {
     told.collect()
 }
 
-fn locate(node: &mut Node, from: u64, key: StepKey) -> Vec<Action> {
+/// Asks `asked` for the first, second, ... time; so much later that it may be answered again.
+fn locate(node: &mut Node, asked: u64, from: u64, key: StepKey) -> Vec<Action> {
     let locate = Message::Locate { key, origin: (*node_ref(9)).clone(), entry: None };
-    node.on_message(NOW, &node_ref(from), locate);
+    node.on_message(NOW.after(asked * Policy::default().accept_timeout_us), &node_ref(from), locate);
     actions(node)
 }
 
@@ -151,34 +195,35 @@ fn locate(node: &mut Node, from: u64, key: StepKey) -> Vec<Action> {
 fn a_node_tells_the_origin_what_it_knows_of_a_step() {
     let mut node = node(Policy::default());
     let key = hop(1, 1).key.clone();
-    let unknown = locate(&mut node, 9, key.clone());
+    let unknown = locate(&mut node, 0, 9, key.clone());
     assert_eq!(located(&unknown), [(NodeId(9), 1, Whereabouts::Unknown)]);
 
     let session = arrived(&mut node, hop(1, 1));
-    let here = sent(&locate(&mut node, 9, key.clone()));
+    let here = sent(&locate(&mut node, 1, 9, key.clone()));
     assert!(matches!(&here[..], [(NodeId(9), Message::Heartbeat(..), _)]), "a sign of life: {here:?}");
 
     node.on_turn(NOW, session, calling(vec![call(0, "there")]), 1);
     node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
     actions(&mut node);
-    let handing = locate(&mut node, 9, key.clone());
+    let handing = locate(&mut node, 2, 9, key.clone());
     assert_eq!(located(&handing), [(NodeId(9), 2, Whereabouts::HandingOff("n2".into()))]);
 
     node.on_message(NOW, &node_ref(2), Message::Accepted(StepKey { step: 2, ..key.clone() }));
     actions(&mut node);
-    assert!(locate(&mut node, 8, key.clone()).is_empty(), "it neither began the chain nor brought it");
-    let went = locate(&mut node, 2, key.clone());
+    assert!(locate(&mut node, 3, 8, key.clone()).is_empty(), "it neither began the chain nor brought it");
+    let went = locate(&mut node, 3, 2, key.clone());
     assert_eq!(located(&went), [(NodeId(9), 2, Whereabouts::Went("n2".into()))], "to the origin, by whom it came");
     assert!(sent(&went).iter().any(|(to, message, _)| *to == NodeId(2) && matches!(message, Message::Locate { .. })));
 
     let elsewhere = NodeRef { address: Some("n8:1".into()), ..(*node_ref(9)).clone() };
     let astray = Message::Locate { key: key.clone(), origin: elsewhere, entry: Some((*node_ref(8)).clone()) };
-    node.on_message(NOW, &node_ref(2), astray);
+    node.on_message(NOW.after(4 * Policy::default().accept_timeout_us), &node_ref(2), astray);
     let home = |action: &Action| match action {
         Action::Send { to, via, .. } => to.address.is_none() && via.as_ref().is_none_or(|via| via.id != NodeId(8)),
         _ => true,
     };
-    assert!(actions(&mut node).iter().all(home), "by the way that the chain knows");
+    let told = actions(&mut node);
+    assert!(!located(&told).is_empty() && told.iter().all(home), "by the way that the chain knows");
 
     let forged = Message::Locate { key, origin: (*node_ref(8)).clone(), entry: None };
     node.on_message(NOW, &node_ref(8), forged);
