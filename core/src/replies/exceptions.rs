@@ -4,7 +4,7 @@ use alloc::format;
 use catena_wire::{Delegated, Exception, Fate, RightEnd, names};
 
 /// The most bytes of the exception with which a delegated call failed: it may be another node's, and is kept with the right.
-const FAILED_BYTES_MAX: usize = 4_096;
+const FAILED_BYTES_MAX: usize = 1_024;
 
 /// Bytes of memory that the exceptions of an end take, and the targets of its calls.
 pub(super) fn kept_bytes(end: &RightEnd) -> usize {

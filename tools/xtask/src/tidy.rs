@@ -1,6 +1,7 @@
 //! `tidy`: the invariants of ARCHITECTURE.md that no compiler checks.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -118,6 +119,9 @@ const CODE_LINES_MAX: &[(&str, &str, usize)] =
 /// Files of which each may have so many lines. A node only routes events to its parts: a file there that grows does the work of a part.
 const FILE_LINES_MAX: &[(&str, usize)] = &[("core/src/node/*.rs", 200)];
 
+/// The listing of the root is where a reader begins: so many folders it may have, each with a line in the first table of `ARCHITECTURE.md`.
+const ROOT_FOLDERS_MAX: usize = 16;
+
 /// Crates that must build where there is no operating system and no standard library.
 const NO_STD: [&str; 2] = ["catena-wire", "catena-core"];
 
@@ -133,6 +137,8 @@ pub(crate) fn tidy() -> Result<()> {
     faults.extend(named::faults(&root, &files(&root, "*.rs")?)?);
     faults.extend(header::faults(&root)?);
     faults.extend(too_long(&root)?);
+    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md"))?;
+    faults.extend(root_folders(&files(&root, "*")?, &map));
     for name in ["wire", "core"] {
         let text = std::fs::read_to_string(root.join(name).join("src/lib.rs"))?;
         for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
@@ -243,6 +249,17 @@ fn too_long(root: &Path) -> Result<Vec<String>> {
     Ok(faults)
 }
 
+fn root_folders(files: &[PathBuf], map: &str) -> Vec<String> {
+    let first = |file: &PathBuf| Some(file.parent()?.iter().next()?.to_string_lossy().into_owned());
+    let folders: BTreeSet<String> = files.iter().filter_map(first).filter(|name| !name.starts_with('.')).collect();
+    let unnamed = folders.iter().filter(|name| !map.lines().any(|line| line.starts_with(&format!("| `{name}` | "))));
+    let mut faults: Vec<String> = unnamed.map(|name| format!("ARCHITECTURE.md has no line for {name}/")).collect();
+    if folders.len() > ROOT_FOLDERS_MAX {
+        faults.push(format!("{} folders at the root; {ROOT_FOLDERS_MAX} were promised", folders.len()));
+    }
+    faults
+}
+
 /// Lines that are neither blank nor a comment's nor import something.
 fn code_lines(text: &str) -> usize {
     const NO_CODE: [&str; 6] = ["//", "/*", "*", "import ", "package ", "use "];
@@ -299,5 +316,17 @@ mod tests {
         for (name, used, faulty) in cases {
             assert_eq!(fault_of(name, used).is_some(), faulty, "{name} uses {used}");
         }
+    }
+
+    #[test]
+    fn folders_at_the_root_are_few_and_each_has_its_line() {
+        let of = |folders: usize| -> Vec<PathBuf> {
+            let folders = (0..folders).map(|number| PathBuf::from(format!("f{number}/a.rs")));
+            folders.chain(["Makefile", ".ci/run"].map(PathBuf::from)).collect()
+        };
+        let map: String = (0..17).map(|number| format!("| `f{number}` | what it is |\n")).collect();
+        assert!(root_folders(&of(16), &map).is_empty());
+        assert_eq!(root_folders(&of(17), &map).len(), 1, "one too many");
+        assert_eq!(root_folders(&of(2), "| `f1` | what it is |"), ["ARCHITECTURE.md has no line for f0/"]);
     }
 }
