@@ -3,6 +3,7 @@
 
 use std::{
     iter,
+    net::IpAddr,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -71,6 +72,12 @@ impl Beside {
     /// Bytes that were pushed from here, and bytes that were pushed to here and read.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.sent_bytes.load(Relaxed), self.used_bytes.load(Relaxed))
+    }
+
+    /// See [`Pushed::on_linked`], [`Arrivals::on_linked`].
+    pub(crate) fn on_linked(&self, node: NodeId, address: Option<IpAddr>) {
+        lock(&self.pushed).on_linked(node, address);
+        lock(&self.arrivals).on_linked(node, address);
     }
 
     /// Whatever was being pushed to a node is lost with its link.

@@ -1,6 +1,7 @@
 //! The messages' state machine under its own lock, and what the links bring for it.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, Weak},
     time::Duration,
 };
@@ -82,6 +83,11 @@ impl Post {
 
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
         lock(&self.machine)
+    }
+
+    /// See [`Messages::on_linked`].
+    pub(crate) fn on_linked(&self, node: NodeId, address: Option<IpAddr>) {
+        self.machine().on_linked(node, address);
     }
 
     pub(crate) fn counts(&self) -> MessageCounts {

@@ -244,13 +244,17 @@ pub(super) fn try_post(link: &Link, message: SegmentMessage, part: bool) -> bool
     if part { link.post_part(frame).is_ok() } else { link.post(frame).is_ok() }
 }
 
-/// Ends requests that have waited for too long.
+/// Ends requests that have waited for too long, of this node and of others.
 async fn watch_clock(hub: Weak<Hub>) {
     /// How often to check the time, and whether the node still exists.
     const IDLE: Duration = Duration::from_secs(1);
     loop {
         let Some(strong) = hub.upgrade() else { return };
-        let late = strong.machine().importer.on_timeout(strong.now());
+        let late = {
+            let mut machine = strong.machine();
+            machine.owner.on_timeout(strong.now());
+            machine.importer.on_timeout(strong.now())
+        };
         strong.end(late);
         let wait = Duration::from_micros(strong.policy.request_timeout_us / 2).clamp(Duration::from_millis(10), IDLE);
         drop(strong);

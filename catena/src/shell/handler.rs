@@ -165,6 +165,7 @@ impl Handler for LinkEvents {
             tracing::debug!(peer = %node.name, %why, "link lost");
             shell.blobs.beside().link_lost(node.id);
             let linked_from = shell.peers.linked_from(node.id);
+            shell.on_linked(node.id, linked_from.flatten());
             let mut core = shell.core();
             core.on_link_lost(now, node.id, linked_from.is_some());
             // The node has another link: its share is still that of its address.

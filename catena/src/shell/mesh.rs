@@ -4,13 +4,14 @@
 //! it joins, and those that they name.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use catena_core::{Instance, Policy};
 use catena_net::{Link, Measured, NetError, Place, awake};
-use catena_wire::{Hello, Message, NodeRef, ServiceEntry};
+use catena_wire::{Hello, Message, NodeId, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
 use super::{Shell, offered::News};
@@ -54,6 +55,7 @@ impl Shell {
         let (node, news) = self.peers.greet(link, hello);
         self.learn_services(&node, &news);
         let way = self.way_to(&node);
+        self.on_linked(node.id, link.host());
         let mut core = self.core();
         core.on_linked(node.id, link.host());
         if let Some(way) = way {
@@ -67,6 +69,13 @@ impl Shell {
         // What is to be sent to this node again is due sooner now.
         self.drive();
         self.follow(link, node);
+    }
+
+    /// Tells the machines beside the core from which address a node is linked; `None`: from none any more, or it is a process of this machine.
+    pub(super) fn on_linked(&self, node: NodeId, address: Option<IpAddr>) {
+        self.segments.machine().owner.on_linked(node, address);
+        self.post.on_linked(node, address);
+        self.blobs.beside().on_linked(node, address);
     }
 
     /// Records which services a node announces, in place of those that it announced before.

@@ -1,31 +1,26 @@
 //! What arrived at a callee before it was asked for, and who waits for what.
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, vec::Vec};
 use catena_wire::NodeId;
+use core::net::IpAddr;
 
-use super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece};
-use crate::{Time, collections::Shares};
+use super::{
+    Piece,
+    pieces::{Key, Pieces},
+};
+use crate::{Time, collections::Expiring};
 
 /// Limit on remembered pieces that came and found no room.
 const DROPPED_MAX: usize = 256;
-/// Limit on pieces of one owner that nobody has asked for yet.
-const HERE_PER_PEER_MAX: usize = 256;
-
-type Key = (NodeId, Piece);
 
 /// A callee's side of pushes. `B` is the type of a piece's bytes, `W` of whoever waits for one.
 #[derive(Debug)]
 pub struct Arrivals<B, W> {
-    /// Pieces that nobody has asked for yet, and until when each is kept.
-    here: BTreeMap<Key, (B, Time)>,
-    /// How much of `here` each owner has.
-    shares: Shares<NodeId>,
+    /// Pieces that nobody has asked for yet.
+    here: Pieces<B>,
     waiting: BTreeMap<Key, Vec<(u64, W)>>,
     last: u64,
-    dropped: VecDeque<Key>,
+    dropped: Expiring<Key, ()>,
 }
 
 /// What is to be done with a piece that came.
@@ -41,19 +36,23 @@ pub enum Came<B, W> {
 
 impl<B, W> Default for Arrivals<B, W> {
     fn default() -> Self {
-        let (here, waiting) = (BTreeMap::new(), BTreeMap::new());
-        Self { here, shares: Shares::default(), waiting, last: 0, dropped: VecDeque::new() }
+        Self { here: Pieces::default(), waiting: BTreeMap::new(), last: 0, dropped: Expiring::default() }
     }
 }
 
 impl<B, W> Arrivals<B, W> {
+    /// From which address a node is linked from now on; `None`: it is a process of this machine, or not linked any more. See [`crate::Node::on_linked`].
+    pub fn on_linked(&mut self, node: NodeId, address: Option<IpAddr>) {
+        self.here.parties.linked(node, address);
+    }
+
     /// Somebody here needs a piece, and READs it. Returns the piece if it is here already; else the waiter is kept under a number.
     ///
     /// # Errors
     /// The waiter's number: the piece is not here.
     pub fn take(&mut self, now: Time, owner: NodeId, piece: Piece, waiter: W) -> Result<B, u64> {
         drop(self.on_timeout(now));
-        if let Some(bytes) = self.remove(&(owner, piece)) {
+        if let Some(bytes) = self.here.take(&(owner, piece)) {
             return Ok(bytes);
         }
         self.last += 1;
@@ -85,37 +84,22 @@ impl<B, W> Arrivals<B, W> {
         if let Some(waiting) = self.waiting.remove(&key) {
             return Came::For(bytes, waiting.into_iter().map(|(_, waiter)| waiter).collect());
         }
-        let room = self.shares.of(owner) < HERE_PER_PEER_MAX
-            && self.shares.bytes_of(owner) + u64::from(piece.count) <= PUSHED_BYTES_PER_PEER_MAX
-            && !self.here.contains_key(&key);
-        match if room { keep(bytes) } else { None } {
-            Some(bytes) => {
-                self.here.insert(key, (bytes, now.after(PUSHED_LASTS_US)));
-                self.shares.add_sized(owner, piece.count.into());
-                Came::Kept
-            }
-            None => {
-                if self.dropped.len() >= DROPPED_MAX {
-                    self.dropped.pop_front();
-                }
-                self.dropped.push_back(key);
-                Came::Dropped
-            }
+        if self.here.keep(now, key, || keep(bytes)) {
+            return Came::Kept;
         }
+        let party = self.here.parties.of(owner);
+        self.dropped.renew(now, party, key, DROPPED_MAX, || ());
+        Came::Dropped
     }
 
     /// Whether a piece, which its owner says it has pushed, came and found no room: it will not come again by itself. Reported once.
     pub fn was_dropped(&mut self, owner: NodeId, piece: Piece) -> bool {
-        let at = self.dropped.iter().position(|key| *key == (owner, piece));
-        at.and_then(|at| self.dropped.remove(at)).is_some()
+        self.dropped.remove(&(owner, piece)).is_some()
     }
 
-    /// Drops and returns the pieces that nobody has asked for in time.
+    /// Drops and returns the pieces that nobody has asked for in time; of very many some stay until it is called again.
     pub fn on_timeout(&mut self, now: Time) -> Vec<B> {
-        // A scan is cheap: few pieces are here, since what is pushed is asked for.
-        let over = self.here.iter().filter(|(_, (_, until))| *until <= now).map(|(key, _)| *key);
-        let over: Vec<Key> = over.collect();
-        over.into_iter().filter_map(|key| self.remove(&key)).collect()
+        self.here.expired(now)
     }
 
     /// How many pieces nobody has asked for yet, and how many waiters there are.
@@ -123,18 +107,16 @@ impl<B, W> Arrivals<B, W> {
     pub fn load(&self) -> (usize, usize) {
         (self.here.len(), self.waiting.values().map(Vec::len).sum())
     }
-
-    fn remove(&mut self, key: &Key) -> Option<B> {
-        let (bytes, _) = self.here.remove(key)?;
-        self.shares.remove_sized(key.0, key.1.count.into());
-        Some(bytes)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
+    use super::{
+        super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, PUSHED_PIECES_PER_PEER_MAX},
+        *,
+    };
+    use crate::collections::AT_ONCE_MAX;
 
     const NOW: Time = Time::from_us(5);
     const OWNER: NodeId = NodeId(1);
@@ -177,12 +159,38 @@ mod tests {
         assert!(!machine.was_dropped(OWNER, piece(7)));
         let later = NOW.after(PUSHED_LASTS_US);
         assert_eq!(machine.on_timeout(later).len(), 16);
-        assert_eq!((machine.load(), machine.shares.all_bytes()), ((0, 0), 0));
+        assert_eq!((machine.load(), machine.here.shares.all_bytes()), ((0, 0), 0));
         assert_eq!(machine.came(later, (OWNER, piece(1)), 1, |_| None), Came::Dropped, "no memory");
         for offset in 0..2_000 {
             let small = Piece { count: 0, ..piece(offset) };
             machine.came(later, (LIAR, small), 0, Some);
         }
-        assert!(machine.here.len() <= HERE_PER_PEER_MAX && machine.dropped.len() <= DROPPED_MAX);
+        assert!(machine.was_dropped(OWNER, piece(1)), "others' are remembered");
+        assert_eq!(machine.dropped.expired(later, 0).len(), DROPPED_MAX - 1);
+        assert!(machine.here.len() <= PUSHED_PIECES_PER_PEER_MAX);
+    }
+
+    #[test]
+    fn owners_at_one_address_have_one_share_together() {
+        let mut machine = Machine::default();
+        let crowd = (100..150).map(NodeId);
+        crowd.clone().for_each(|node| machine.on_linked(node, Some([192, 0, 2, 1].into())));
+        let kept = crowd.filter(|owner| came(&mut machine, NOW, *owner, 7) == Came::Kept).count();
+        assert_eq!(kept as u64, PUSHED_BYTES_PER_PEER_MAX >> 20);
+        assert_eq!(came(&mut machine, NOW, OWNER, 7), Came::Kept);
+    }
+
+    /// However many pieces are here, one that comes waits for few of them.
+    #[test]
+    fn a_flood_that_is_old_goes_in_parts() {
+        let mut machine = Machine::default();
+        let small = Piece { count: 0, ..piece(0) };
+        for owner in 0..AT_ONCE_MAX as u64 + 2 {
+            assert_eq!(machine.came(NOW, (NodeId(owner), small), 0, Some), Came::Kept);
+        }
+        let later = NOW.after(PUSHED_LASTS_US);
+        assert_eq!(machine.came(later, (OWNER, piece(1)), 0, Some), Came::Kept);
+        assert_eq!(machine.load().0, 3, "two of the old ones, and it");
+        assert_eq!(machine.on_timeout(later).len(), 2);
     }
 }

@@ -9,11 +9,13 @@
 //! | --- | --- |
 //! | `pushed` | at the owner: which pieces went to whom, and who has asked for them since |
 //! | `arrivals` | at the callee: what came before it was asked for, and who waits for what |
+//! | `pieces` | what both keep: pieces within shares, and for how long |
 //!
-//! Both are bounded for each partner, in bytes and time: a callee that never reads costs its link that many bytes once, and a stranger that has an owner push
+//! Both are bounded for each address, in bytes, pieces and time: a callee that never reads costs its link that many bytes once, and a stranger that has an owner push
 //! to a third node costs that node no more.
 
 mod arrivals;
+mod pieces;
 mod pushed;
 
 use catena_wire::At;
@@ -23,8 +25,11 @@ pub use pushed::Pushed;
 
 /// Limit on the bytes of one blob that are pushed, and that are fetched before anybody asks.
 pub const PUSH_BYTES_MAX: u64 = 4 << 20;
-/// Limit on the bytes pushed to one callee that it has not asked for; and on one owner's bytes at a callee that nobody has asked for yet.
+/// Limit on the bytes pushed to the callees at one address that they have not asked for; and on the bytes of one address's owners at a callee that nobody has
+/// asked for yet.
 pub const PUSHED_BYTES_PER_PEER_MAX: u64 = 8 << 20;
+/// The same, in pieces.
+pub const PUSHED_PIECES_PER_PEER_MAX: usize = 256;
 /// How long owner and callee remember a piece that was pushed, microseconds.
 pub const PUSHED_LASTS_US: u64 = 10_000_000;
 

@@ -1,55 +1,46 @@
 //! What an owner has pushed, and to whom.
 
 use catena_wire::NodeId;
+use core::net::IpAddr;
 
-use super::{PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece};
-use crate::{
-    Time,
-    collections::{Shares, Timers},
+use super::{
+    Piece,
+    pieces::{Key, Pieces},
 };
+use crate::{Time, collections::Timers};
 
 /// Limit on remembered pieces that were pushed, and also on those that were asked for.
 const PIECES_MAX: usize = 4_096;
 /// How long an owner remembers that a piece was asked for, microseconds: a request to push the piece may come that much later.
 const ASKED_LASTS_US: u64 = 2_000_000;
 
-type Key = (NodeId, Piece);
-
 /// An owner's memory of its pushes.
 #[derive(Debug, Default)]
 pub struct Pushed {
-    /// Until when a READ of a piece is answered by saying that the piece was pushed.
-    pushed: Timers<Key>,
-    /// How much was pushed to each callee.
-    shares: Shares<NodeId>,
+    /// Pieces of which a READ is answered by saying that they were pushed.
+    pushed: Pieces<()>,
     /// Until when a piece that was asked for is not pushed any more.
     asked: Timers<Key>,
 }
 
 impl Pushed {
+    /// From which address a node is linked from now on; `None`: it is a process of this machine, or not linked any more. See [`crate::Node::on_linked`].
+    pub fn on_linked(&mut self, node: NodeId, address: Option<IpAddr>) {
+        self.pushed.parties.linked(node, address);
+    }
+
     /// Whether to push a piece to this callee now, because it was not asked for yet. If so, the caller has to send it.
     pub fn push(&mut self, now: Time, to: NodeId, piece: Piece) -> bool {
         self.forget_old(now);
-        let (key, count) = ((to, piece), u64::from(piece.count));
-        let known = self.pushed.at(&key).or(self.asked.at(&key)).is_some();
-        let goes =
-            !known && self.shares.bytes_of(to) + count <= PUSHED_BYTES_PER_PEER_MAX && self.pushed.len() < PIECES_MAX;
-        if goes {
-            self.pushed.set(key, now.after(PUSHED_LASTS_US));
-            self.shares.add_sized(to, count);
-        }
-        goes
+        let key = (to, piece);
+        self.asked.at(&key).is_none() && self.pushed.len() < PIECES_MAX && self.pushed.keep(now, key, || Some(()))
     }
 
     /// Whether a READ has to be answered with the bytes. If not, the bytes are on their way, and a second READ of them will have to be answered with them.
     pub fn read(&mut self, now: Time, from: NodeId, piece: Piece) -> bool {
         self.forget_old(now);
         let key = (from, piece);
-        let was_pushed = self.pushed.at(&key).is_some();
-        if was_pushed {
-            self.pushed.clear(&key);
-            self.shares.remove_sized(from, piece.count.into());
-        }
+        let was_pushed = self.pushed.take(&key).is_some();
         if self.asked.at(&key).is_none() && self.asked.len() < PIECES_MAX {
             self.asked.set(key, now.after(ASKED_LASTS_US));
         }
@@ -58,28 +49,25 @@ impl Pushed {
 
     /// What was on its way to a node may be lost with its link.
     pub fn on_link_lost(&mut self, node: NodeId) {
-        self.pushed.retain(|(to, _)| *to != node);
+        self.pushed.forget(node);
         self.asked.retain(|(to, _)| *to != node);
-        self.shares.forget(node);
     }
 
     /// How many pieces are remembered that were pushed and not asked for, and their bytes.
     #[must_use]
     pub fn load(&self) -> (usize, u64) {
-        (self.shares.all(), self.shares.all_bytes())
+        (self.pushed.len(), self.pushed.shares.all_bytes())
     }
 
     fn forget_old(&mut self, now: Time) {
-        while let Some((to, piece)) = self.pushed.take_due(now) {
-            self.shares.remove_sized(to, piece.count.into());
-        }
+        self.pushed.expired(now);
         while self.asked.take_due(now).is_some() {}
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::PUSHED_BYTES_PER_PEER_MAX, super::PUSHED_LASTS_US, *};
     use catena_wire::At;
 
     const NOW: Time = Time::from_us(5);
@@ -127,7 +115,22 @@ mod tests {
             machine.push(later, NodeId(number), piece(0, 1));
         }
         assert!(machine.asked.len() <= PIECES_MAX && machine.pushed.len() <= PIECES_MAX);
-        assert!(machine.shares.all() <= PIECES_MAX);
+        assert!(machine.pushed.shares.all() <= PIECES_MAX);
+    }
+
+    #[test]
+    fn callees_at_one_address_have_one_share_together() {
+        let mut machine = Pushed::default();
+        let crowd = (100..150).map(NodeId);
+        crowd.clone().for_each(|node| machine.on_linked(node, Some([192, 0, 2, 1].into())));
+        let went = crowd.filter(|to| machine.push(NOW, *to, piece(0, 1 << 20))).count();
+        assert_eq!(went as u64, PUSHED_BYTES_PER_PEER_MAX >> 20);
+        assert!(machine.push(NOW, OTHER, piece(0, 1 << 20)));
+        // The share stays with the address, even if a node's link to it is known no more.
+        machine.on_linked(NodeId(100), None);
+        machine.on_link_lost(NodeId(100));
+        let goes = |machine: &mut Pushed, at: u64| machine.push(NOW, NodeId(101), piece(at << 20, 1 << 20));
+        assert!(goes(&mut machine, 1) && !goes(&mut machine, 2));
     }
 
     #[test]

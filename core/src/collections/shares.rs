@@ -81,11 +81,6 @@ impl<P: Ord + Copy> Shares<P> {
         }
     }
 
-    /// This peer has nothing any more.
-    pub(crate) fn forget(&mut self, peer: P) {
-        self.set(peer, Share::default());
-    }
-
     fn set(&mut self, peer: P, share: Share) {
         let before = if share.count == 0 { self.of.remove(&peer) } else { self.of.insert(peer, share) };
         let before = before.unwrap_or_default();
@@ -142,7 +137,7 @@ mod tests {
         }
         shares.remove_sized(one, 5);
         assert_eq!((shares.of(one), shares.bytes_of(one), shares.all_bytes()), (1, 7, 8));
-        shares.forget(one);
+        shares.remove_sized(one, 7);
         assert_eq!((shares.of(one), shares.all(), shares.all_bytes()), (0, 1, 1));
     }
 }

@@ -1,9 +1,9 @@
-//! What this node holds for its partners: buffers of long messages, and return buffers. Each is for one partner, within that partner's share, until its time is
-//! over. A partner that never comes costs no more than that, and harms only those who write to it.
+//! What this node holds for its partners: buffers of long messages, and return buffers. Each is for one partner, within the share of that partner's
+//! address, until its time is over. A partner that never comes costs no more than that, and harms only those who write to its address.
 
 use catena_wire::NodeId;
 
-use crate::Time;
+use crate::{Time, collections::Party};
 
 /// What ends the holding of something before its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +76,8 @@ pub struct Ended<H, W> {
 #[derive(Debug)]
 pub(super) struct Held<H, W> {
     pub(super) terms: Terms,
+    /// Whose share it takes.
+    pub(super) party: Party,
     pub(super) until: Time,
     pub(super) held: Option<H>,
     pub(super) waiter: Option<W>,

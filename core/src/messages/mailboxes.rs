@@ -8,10 +8,10 @@ use alloc::{
 };
 use core::fmt;
 
-use catena_wire::{Datagram, NAME_BYTES_MAX, NodeId, NodeRef};
+use catena_wire::{Datagram, NAME_BYTES_MAX, NodeRef};
 
 use super::policy::MessagePolicy;
-use crate::collections::Shares;
+use crate::collections::{Party, Shares};
 
 /// What a message costs its mailbox beyond its items, in bytes.
 const OVERHEAD_BYTES: usize = 256;
@@ -45,8 +45,9 @@ pub type Letter = (Arc<NodeRef>, Datagram);
 #[derive(Debug)]
 struct Mailbox<B> {
     bell: B,
-    queue: VecDeque<Letter>,
-    shares: Shares<NodeId>,
+    /// Each message with the party whose share it takes.
+    queue: VecDeque<(Party, Letter)>,
+    shares: Shares<Party>,
 }
 
 #[derive(Debug)]
@@ -76,7 +77,8 @@ impl<B: Clone> Mailboxes<B> {
     }
 
     pub(super) fn close(&mut self, service: &str) -> Vec<Letter> {
-        self.by_service.remove(service).map(|mailbox| mailbox.queue.into()).unwrap_or_default()
+        let letters = self.by_service.remove(service).map(|mailbox| mailbox.queue).unwrap_or_default();
+        letters.into_iter().map(|(_, letter)| letter).collect()
     }
 
     pub(super) fn is_open(&self, service: &str) -> bool {
@@ -84,25 +86,30 @@ impl<B: Clone> Mailboxes<B> {
     }
 
     /// Puts a message into its mailbox. Returns that mailbox's bell; `None` if there is no room.
-    pub(super) fn put(&mut self, from: &Arc<NodeRef>, datagram: Datagram, policy: &MessagePolicy) -> Option<B> {
+    pub(super) fn put(
+        &mut self,
+        (party, from): (Party, &Arc<NodeRef>),
+        datagram: Datagram,
+        policy: &MessagePolicy,
+    ) -> Option<B> {
         let mailbox = self.by_service.get_mut(datagram.to.as_str())?;
         let (bytes, shares) = (cost(&datagram), &mut mailbox.shares);
         let full = shares.all() >= policy.mailbox_messages_max
             || shares.all_bytes() + bytes > policy.mailbox_bytes_max as u64
-            || shares.of(from.id) >= policy.mailbox_messages_per_peer_max;
+            || shares.of(party) >= policy.mailbox_messages_per_peer_max;
         if full && !bug!(policy, MessageBug::NoRoomNeeded) {
             return None;
         }
-        shares.add_sized(from.id, bytes);
-        mailbox.queue.push_back((Arc::clone(from), datagram));
+        shares.add_sized(party, bytes);
+        mailbox.queue.push_back((party, (Arc::clone(from), datagram)));
         Some(mailbox.bell.clone())
     }
 
     pub(super) fn take(&mut self, service: &str) -> Option<Letter> {
         let mailbox = self.by_service.get_mut(service)?;
-        let (from, datagram) = mailbox.queue.pop_front()?;
-        mailbox.shares.remove_sized(from.id, cost(&datagram));
-        Some((from, datagram))
+        let (party, letter) = mailbox.queue.pop_front()?;
+        mailbox.shares.remove_sized(party, cost(&letter.1));
+        Some(letter)
     }
 
     pub(super) fn waiting(&self, service: &str) -> usize {

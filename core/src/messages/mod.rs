@@ -6,8 +6,8 @@
 //!
 //! | part | what it knows |
 //! | --- | --- |
-//! | `mailboxes` | what came for services of this node and was not taken, bounded in all and for each partner |
-//! | `held` | what this node holds for others, and what ends that: buffers of long messages and return buffers, bounded for each partner in bytes and time |
+//! | `mailboxes` | what came for services of this node and was not taken, bounded in all and for each party |
+//! | `held` | what this node holds for others, and what ends that: buffers of long messages and return buffers, bounded for each party in bytes and time |
 //! | `carrier` | which way an answer goes, where a buffer's bytes lie, and which calls and results lie there too |
 //! | `area` | which ranges are in use in the memory that is lent to a partner on the same host |
 //!
@@ -20,6 +20,8 @@ mod mailboxes;
 mod policy;
 
 use alloc::{collections::BTreeMap, string::String, sync::Arc, vec::Vec};
+use core::net::IpAddr;
+
 use catena_wire::{COMPLETIONS_MAX, Datagram, NodeId, NodeRef};
 
 pub use area::Area;
@@ -31,7 +33,10 @@ pub use policy::MessagePolicy;
 #[cfg(feature = "seeded-bugs")]
 pub use crate::bug::MessageBug;
 
-use crate::{Time, collections::Shares};
+use crate::{
+    Time,
+    collections::{Parties, Party, Shares},
+};
 use held::Held;
 use mailboxes::Mailboxes;
 
@@ -89,11 +94,12 @@ pub enum Delivered<H, W, B> {
 #[derive(Debug)]
 pub struct Messages<H, W, B> {
     policy: MessagePolicy,
+    parties: Parties,
     mailboxes: Mailboxes<B>,
     last_number: u64,
     held: BTreeMap<u64, Held<H, W>>,
-    /// How much is held for each partner.
-    shares: Shares<NodeId>,
+    /// How much is held for the partners of each party.
+    shares: Shares<Party>,
     /// Messages of partners that this node has read, without having told them yet.
     owed: BTreeMap<NodeId, Vec<u64>>,
     /// How often the other end of a link could not map what it was lent.
@@ -108,6 +114,7 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     pub fn new(policy: MessagePolicy) -> Self {
         Self {
             policy,
+            parties: Parties::default(),
             mailboxes: Mailboxes::default(),
             last_number: 0,
             held: BTreeMap::new(),
@@ -116,6 +123,11 @@ impl<H, W, B: Clone> Messages<H, W, B> {
             not_mapped: BTreeMap::new(),
             counts: MessageCounts::default(),
         }
+    }
+
+    /// From which address a node is linked from now on; `None`: it is a process of this machine, or not linked any more. See [`crate::Node::on_linked`].
+    pub fn on_linked(&mut self, node: NodeId, address: Option<IpAddr>) {
+        self.parties.linked(node, address);
     }
 
     /// Takes messages for a service from now on.
@@ -158,7 +170,8 @@ impl<H, W, B: Clone> Messages<H, W, B> {
             self.counts.nobody_here += 1;
             return Delivered::Nobody(datagram.to);
         }
-        let Some(bell) = self.mailboxes.put(from, datagram, &self.policy) else {
+        let party = self.parties.of(from.id);
+        let Some(bell) = self.mailboxes.put((party, from), datagram, &self.policy) else {
             self.counts.no_room += 1;
             return Delivered::Dropped;
         };
@@ -178,22 +191,23 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     /// The limit that is reached, by its name; the waiter is given back.
     pub fn hold(&mut self, now: Time, terms: Terms, waiter: Option<W>) -> Result<u64, (&'static str, Option<W>)> {
         let Self { shares, policy, .. } = self;
+        let party = self.parties.of(terms.to);
         let with = |bytes: u64| bytes.saturating_add(terms.bytes);
         let limit = match () {
             () if shares.all() >= policy.held_max => Some("held_max"),
             () if with(shares.all_bytes()) > policy.held_bytes_max => Some("held_bytes_max"),
             () if bug!(policy, MessageBug::OnePeerHoldsAll) => None,
-            () if shares.of(terms.to) >= policy.held_per_peer_max => Some("held_per_peer_max"),
-            () if with(shares.bytes_of(terms.to)) > policy.held_bytes_per_peer_max => Some("held_bytes_per_peer_max"),
+            () if shares.of(party) >= policy.held_per_peer_max => Some("held_per_peer_max"),
+            () if with(shares.bytes_of(party)) > policy.held_bytes_per_peer_max => Some("held_bytes_per_peer_max"),
             () => None,
         };
         if let Some(limit) = limit {
             return Err((limit, waiter));
         }
-        shares.add_sized(terms.to, terms.bytes);
+        shares.add_sized(party, terms.bytes);
         let until = now.after(terms.lasts_us.min(policy.held_time_max_us));
         let number = self.number();
-        self.held.insert(number, Held { terms, until, held: None, waiter });
+        self.held.insert(number, Held { terms, party, until, held: None, waiter });
         Ok(number)
     }
 
@@ -313,8 +327,8 @@ impl<H, W, B: Clone> Messages<H, W, B> {
     }
 
     fn end(&mut self, number: u64, outcome: Outcome) -> Option<Ended<H, W>> {
-        let Held { terms, held, waiter, .. } = self.held.remove(&number)?;
-        self.shares.remove_sized(terms.to, terms.bytes);
+        let Held { terms, party, held, waiter, .. } = self.held.remove(&number)?;
+        self.shares.remove_sized(party, terms.bytes);
         Some(Ended { held, waiter, outcome })
     }
 }

@@ -7,17 +7,17 @@ pub struct MessagePolicy {
     pub mailboxes_max: usize,
     /// Messages that wait in one mailbox.
     pub mailbox_messages_max: usize,
-    /// Of those, from one partner.
+    /// Of those, from one address.
     pub mailbox_messages_per_peer_max: usize,
     /// Bytes of what waits in one mailbox.
     pub mailbox_bytes_max: usize,
     /// Messages at one time for which this node holds buffers: their own, or the one for their answer.
     pub held_max: usize,
-    /// Of those, for one partner.
+    /// Of those, for the partners at one address.
     pub held_per_peer_max: usize,
     /// Bytes of such buffers.
     pub held_bytes_max: u64,
-    /// Of those, for one partner.
+    /// Of those, for the partners at one address.
     pub held_bytes_per_peer_max: u64,
     /// How long they are held at most, microseconds.
     pub held_time_max_us: u64,
@@ -52,7 +52,7 @@ impl Default for MessagePolicy {
             mailbox_messages_per_peer_max: 256,
             mailbox_bytes_max: 4 << 20,
             held_max: 16_384,
-            held_per_peer_max: 512,
+            held_per_peer_max: 4_096,
             held_bytes_max: 1 << 30,
             held_bytes_per_peer_max: 256 << 20,
             held_time_max_us: 60_000_000,

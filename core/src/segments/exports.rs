@@ -286,9 +286,11 @@ impl<M> Exports<M> {
         let slot = self.slots.get(number as usize)?;
         let exported = slot.exported.as_ref()?;
         let rights = exported.rights_of(importer);
-        let name: String = (*exported.name).to_owned();
-        let entry = SegmentEntry { name, number, generation: slot.generation, bytes: exported.bytes, rights };
-        (rights != Rights::NONE).then_some(entry)
+        // Asked first: a name is copied only for those who may see it.
+        (rights != Rights::NONE).then(|| {
+            let name: String = (*exported.name).to_owned();
+            SegmentEntry { name, number, generation: slot.generation, bytes: exported.bytes, rights }
+        })
     }
 
     pub(super) fn list(&self, importer: NodeId, first: u32) -> Vec<SegmentEntry> {

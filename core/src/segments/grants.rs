@@ -5,7 +5,10 @@ use alloc::collections::BTreeMap;
 use catena_wire::{NodeId, Rights, SegmentRefusal};
 
 use super::policy::SegmentPolicy;
-use crate::{Time, collections::Shares};
+use crate::{
+    Time,
+    collections::{Party, Shares},
+};
 
 /// What one partner may do with a range of a segment, and how often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +30,8 @@ pub struct Grant {
 #[derive(Clone, Debug)]
 struct Held {
     grant: Grant,
+    /// The partner's.
+    party: Option<Party>,
     number: u32,
 }
 
@@ -35,7 +40,7 @@ struct Held {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grants {
     by_number: BTreeMap<u64, Held>,
-    shares: Shares<NodeId>,
+    shares: Shares<Party>,
 }
 
 impl Grants {
@@ -45,12 +50,12 @@ impl Grants {
         now: Time,
         number: u32,
         as_number: u64,
-        grant: Grant,
+        (grant, party): (Grant, Option<Party>),
         policy: &SegmentPolicy,
     ) -> Result<u64, SegmentRefusal> {
         let full = |all: &Self| {
             all.by_number.len() >= policy.grants_max
-                || grant.to.is_some_and(|to| all.shares.of(to) >= policy.grants_per_peer_max)
+                || party.is_some_and(|party| all.shares.of(party) >= policy.grants_per_peer_max)
         };
         if full(self) {
             self.retain(|held| held.grant.until > now);
@@ -58,10 +63,10 @@ impl Grants {
         if full(self) || self.by_number.contains_key(&as_number) {
             return Err(SegmentRefusal::Overloaded);
         }
-        if let Some(to) = grant.to {
-            self.shares.add(to);
+        if let Some(party) = party {
+            self.shares.add(party);
         }
-        self.by_number.insert(as_number, Held { grant, number });
+        self.by_number.insert(as_number, Held { grant, party, number });
         Ok(as_number)
     }
 
@@ -108,8 +113,8 @@ impl Grants {
     /// Returns whether the grant was still out.
     pub(super) fn take_back(&mut self, as_number: u64) -> bool {
         let Some(held) = self.by_number.remove(&as_number) else { return false };
-        if let Some(to) = held.grant.to {
-            self.shares.remove(to);
+        if let Some(party) = held.party {
+            self.shares.remove(party);
         }
         true
     }
@@ -127,6 +132,6 @@ impl Grants {
 
     fn retain(&mut self, keep: impl Fn(&Held) -> bool) {
         let gone = self.by_number.extract_if(.., |_, held| !keep(held));
-        gone.filter_map(|(_, held)| held.grant.to).for_each(|to| self.shares.remove(to));
+        gone.filter_map(|(_, held)| held.party).for_each(|party| self.shares.remove(party));
     }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "seeded-bugs")]
 use alloc::collections::BTreeMap;
+use core::net::IpAddr;
 
 use catena_wire::{At, NodeId, Order, Rights, SegmentMessage, SegmentRefusal};
 
@@ -11,7 +12,7 @@ use super::{
     policy::SegmentPolicy,
     turns::{AllTurns, Now, refused},
 };
-use crate::Time;
+use crate::{Time, collections::Parties};
 
 /// What is to be done with a request.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ pub struct Owner<M> {
     /// What is exported.
     pub exports: Exports<M>,
     policy: SegmentPolicy,
+    parties: Parties,
     grants: Grants,
     turns: AllTurns,
     #[cfg(feature = "seeded-bugs")]
@@ -43,6 +45,7 @@ impl<M: Clone> Owner<M> {
         Self {
             exports: Exports::new(policy.clone(), last_generation),
             policy,
+            parties: Parties::default(),
             grants: Grants::default(),
             turns: AllTurns::default(),
             #[cfg(feature = "seeded-bugs")]
@@ -75,12 +78,18 @@ impl<M: Clone> Owner<M> {
         if grant.offset.checked_add(grant.bytes).is_none_or(|end| end > bytes) {
             return Err(SegmentRefusal::OutOfBounds(bytes));
         }
-        self.grants.give(now, id.number, drawn, grant, &self.policy)
+        let party = grant.to.map(|to| self.parties.of(to));
+        self.grants.give(now, id.number, drawn, (grant, party), &self.policy)
     }
 
     /// Takes a grant back; returns whether it was still out.
     pub fn take_back(&mut self, grant: u64) -> bool {
         self.grants.take_back(grant)
+    }
+
+    /// From which address a node is linked from now on; `None`: it is a process of this machine, or not linked any more. See [`crate::Node::on_linked`].
+    pub fn on_linked(&mut self, node: NodeId, address: Option<IpAddr>) {
+        self.parties.linked(node, address);
     }
 
     /// Decides a request that came by this link. When that is done, requests that were held may follow: see [`Owner::next`].
@@ -90,7 +99,7 @@ impl<M: Clone> Owner<M> {
         }
         #[cfg(feature = "seeded-bugs")]
         self.approve_early(link, &message);
-        match self.turns.take(link, message, &self.policy) {
+        match self.turns.take(now, (link, self.parties.of(from)), message, &self.policy) {
             Now::Do(message) => self.decide(now, from, message),
             Now::Held => Todo::Nothing,
             Now::Full(message) => refused(&message, SegmentRefusal::Overloaded).map_or(Todo::Nothing, Todo::Answer),
@@ -99,7 +108,10 @@ impl<M: Clone> Owner<M> {
 
     /// The next request of this link that was held until what is now done; to be called until there is none.
     pub fn next(&mut self, now: Time, link: u64, from: NodeId) -> Option<Todo<M>> {
-        let message = self.turns.next(link)?;
+        let message = match self.turns.next(link)? {
+            Ok(message) => message,
+            Err(turn) => return Some(Todo::Answer(SegmentMessage::NotWritten(turn, SegmentRefusal::Overloaded))),
+        };
         #[cfg(feature = "seeded-bugs")]
         if let SegmentMessage::Write { turn, .. } = &message
             && let Some(memory) = self.approved.remove(&(link, *turn))
@@ -123,6 +135,11 @@ impl<M: Clone> Owner<M> {
     /// A link is gone, and what it left unfinished is not done.
     pub fn on_link_lost(&mut self, link: u64) {
         self.turns.lost(link);
+    }
+
+    /// Drops what has waited for too long for a write that does not come.
+    pub fn on_timeout(&mut self, now: Time) {
+        self.turns.on_timeout(now, self.policy.held_time_max_us);
     }
 
     fn decide(&mut self, now: Time, from: NodeId, mut message: SegmentMessage) -> Todo<M> {

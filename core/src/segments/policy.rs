@@ -15,7 +15,7 @@ pub struct SegmentPolicy {
     pub importers_per_segment_max: usize,
     /// Grants at one time.
     pub grants_max: usize,
-    /// Of those, to one partner.
+    /// Of those, to the partners at one address.
     pub grants_per_peer_max: usize,
     /// Bytes that one request may read or write.
     pub request_bytes_max: u32,
@@ -23,8 +23,14 @@ pub struct SegmentPolicy {
     pub held_per_link_max: usize,
     /// Bytes of the writes among them.
     pub held_bytes_per_link_max: u64,
+    /// Such requests of all links from one address.
+    pub held_per_peer_max: usize,
+    /// Bytes of the writes among them.
+    pub held_bytes_per_peer_max: u64,
     /// The same, for all links together.
     pub held_bytes_max: u64,
+    /// How long they wait at most while none of their link's writes gets its turn, microseconds.
+    pub held_time_max_us: u64,
     /// Segments of others imported at one time.
     pub imports_max: usize,
     /// Requests of this node that wait for an answer.
@@ -49,11 +55,14 @@ impl Default for SegmentPolicy {
             pinned_bytes_max: 64 << 20,
             importers_per_segment_max: 256,
             grants_max: 65_536,
-            grants_per_peer_max: 1_024,
+            grants_per_peer_max: 16_384,
             request_bytes_max: 1 << 20,
             held_per_link_max: 1_024,
             held_bytes_per_link_max: 16 << 20,
+            held_per_peer_max: 4_096,
+            held_bytes_per_peer_max: 32 << 20,
             held_bytes_max: 128 << 20,
+            held_time_max_us: 60_000_000,
             imports_max: 65_536,
             requests_max: 65_536,
             request_timeout_us: 5_000_000,

@@ -108,6 +108,52 @@ fn what_is_held_for_one_partner_is_his_part_and_ends_with_its_time() {
     assert_eq!(machine.attach(first, "late"), Some("late"), "who comes after the end is told to let go himself");
 }
 
+/// Nodes of one address, which is whoever chooses their numbers.
+fn crowd(machine: &mut Machine) -> impl Iterator<Item = NodeId> + use<> {
+    let numbers = (100..150).map(NodeId);
+    numbers.clone().for_each(|node| machine.on_linked(node, Some([192, 0, 2, 1].into())));
+    numbers
+}
+
+#[test]
+fn the_nodes_of_one_address_have_one_share_together_of_a_mailbox() {
+    let policy =
+        MessagePolicy { mailbox_messages_max: 10, mailbox_messages_per_peer_max: 3, ..MessagePolicy::default() };
+    let mut machine = Machine::new(policy);
+    machine.open("a", 7).unwrap();
+    let crowd: Vec<_> = crowd(&mut machine).collect();
+    let all_put =
+        |machine: &mut Machine| crowd.iter().filter(|from| is_queued(machine.deliver(&node(**from), to("a")))).count();
+    assert_eq!(all_put(&mut machine), 3);
+    assert!(is_queued(machine.deliver(&node(ALICE), to("a"))));
+    // The share stays with the address, even if a node's link to it is known no more.
+    machine.on_linked(crowd[0], None);
+    assert_eq!(machine.take("a").map(|(from, _)| from.id), Some(crowd[0]));
+    machine.on_linked(crowd[0], Some([192, 0, 2, 1].into()));
+    assert_eq!(all_put(&mut machine), 1, "one was taken");
+}
+
+#[test]
+fn the_nodes_of_one_address_have_one_share_together_of_what_is_held() {
+    for (policy, bytes) in [
+        (MessagePolicy { held_per_peer_max: 3, ..MessagePolicy::default() }, 0),
+        (MessagePolicy { held_bytes_per_peer_max: 300, ..MessagePolicy::default() }, 100),
+    ] {
+        let mut machine = Machine::new(policy);
+        let crowd: Vec<_> = crowd(&mut machine).collect();
+        let all_held = |machine: &mut Machine| {
+            crowd.iter().filter_map(|to| machine.hold(NOW, terms(*to, bytes), None).ok()).collect::<Vec<_>>()
+        };
+        let held = all_held(&mut machine);
+        assert_eq!(held.len(), 3);
+        machine.hold(NOW, terms(ALICE, bytes), None).unwrap();
+        machine.on_linked(crowd[0], None);
+        assert_eq!(machine.on_taken(crowd[0], &held).len(), 1, "only its own");
+        machine.on_linked(crowd[0], Some([192, 0, 2, 1].into()));
+        assert_eq!(all_held(&mut machine).len(), 1, "one was taken");
+    }
+}
+
 #[test]
 fn an_answer_is_the_partners_and_comes_once() {
     let mut machine = Machine::new(MessagePolicy::default());

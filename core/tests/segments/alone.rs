@@ -222,6 +222,84 @@ fn writes_keep_their_turns_and_nobody_heaps_them_up() {
     assert_eq!(machine.owner.load().3, 0);
 }
 
+/// Nodes of one address, which is whoever chooses their numbers.
+fn crowd(machine: &mut Machine) -> impl Iterator<Item = NodeId> + use<> {
+    let numbers = (100..150).map(NodeId);
+    numbers.clone().for_each(|node| machine.owner.on_linked(node, Some([192, 0, 2, 1].into())));
+    numbers
+}
+
+#[test]
+fn what_one_address_sends_too_early_leaves_room_for_others_whatever_numbers_it_has() {
+    for (policy, bytes) in [
+        (SegmentPolicy { held_bytes_max: 1_000, held_bytes_per_peer_max: 300, ..SegmentPolicy::default() }, 100),
+        (SegmentPolicy { held_per_peer_max: 3, ..SegmentPolicy::default() }, 0),
+    ] {
+        let mut machine = machine(policy);
+        let id = machine.owner.exports.export("a", 1_000, EVERYBODY, 1).unwrap();
+        let crowd: Vec<_> = crowd(&mut machine).collect();
+        let held = crowd.iter().filter(|node| ask(&mut machine, **node, write(1, at(id, 0), bytes)) == Ok(None));
+        assert_eq!(held.count(), 3, "of all of them together");
+        assert_eq!(ask(&mut machine, ALICE, write(1, at(id, 0), bytes)), Ok(None));
+        // The share stays with the address, even if a node's link to it is known no more.
+        machine.owner.on_linked(crowd[0], None);
+        crowd.iter().for_each(|node| machine.owner.on_link_lost(LINK + node.0));
+        assert_eq!(machine.owner.load().3, bytes as u64, "Alice's");
+        assert_eq!(ask(&mut machine, crowd[1], write(1, at(id, 0), bytes)), Ok(None), "it has its share back");
+    }
+}
+
+#[test]
+fn what_waits_for_a_write_that_never_comes_goes_and_its_writer_is_told() {
+    let mut machine = machine(SegmentPolicy { held_time_max_us: 1_000, ..SegmentPolicy::default() });
+    let id = machine.owner.exports.export("a", 64, EVERYBODY, 1).unwrap();
+    let link = LINK + ALICE.0;
+    let send = |machine: &mut Machine, at_us, message| {
+        outcome(machine.owner.on_request(Time::from_us(at_us), link, ALICE, message))
+    };
+    let held = |machine: &mut Machine, at_us| {
+        machine.owner.on_timeout(Time::from_us(at_us));
+        machine.owner.load().3
+    };
+    assert_eq!(send(&mut machine, 0, write(1, at(id, 0), 8)), Ok(None));
+    assert_eq!(send(&mut machine, 900, write(0, at(id, 0), 8)), Ok(Some(1)));
+    assert!(machine.owner.next(Time::from_us(900), link, ALICE).is_some());
+    // Here 2 is missing. What comes meanwhile is no reason to wait for longer.
+    for (at_us, turn) in [(2_000, 3), (2_900, 4)] {
+        assert_eq!(send(&mut machine, at_us, write(turn, at(id, 0), 8)), Ok(None));
+        assert_eq!(held(&mut machine, at_us), (turn - 2) * 8);
+    }
+    assert_eq!(send(&mut machine, 2_900, M::Flush(1, 4)), Ok(None));
+    assert_eq!((held(&mut machine, 2_999), held(&mut machine, 3_000)), (16, 0));
+    assert_eq!(send(&mut machine, 3_000, write(3, at(id, 0), 8)), Ok(None), "it is not held again");
+    assert_eq!(send(&mut machine, 3_000, M::Flush(2, 5)), Ok(None));
+    // A write that was only slow: those dropped meanwhile are refused before the flush that covers them is answered.
+    assert_eq!(send(&mut machine, 3_500, write(2, at(id, 0), 8)), Ok(Some(1)));
+    let rest: Vec<_> = std::iter::from_fn(|| machine.owner.next(Time::from_us(3_500), link, ALICE)).collect();
+    let [Todo::Answer(M::NotWritten(3, R::Overloaded)), Todo::Answer(M::NotWritten(4, R::Overloaded)), flushed] =
+        &rest[..]
+    else {
+        panic!("{rest:?}")
+    };
+    assert!(matches!(flushed, Todo::Answer(M::Flushed(2))), "{flushed:?}");
+    assert_eq!(send(&mut machine, 3_500, write(5, at(id, 0), 8)), Ok(Some(1)));
+}
+
+#[test]
+fn grants_to_one_address_leave_room_for_others_whatever_numbers_it_has() {
+    let mut machine = machine(SegmentPolicy { grants_per_peer_max: 2, ..SegmentPolicy::default() });
+    let id = machine.owner.exports.export("a", 64, Export::default(), 1).unwrap();
+    let until = Time::from_us(100);
+    let grant = |to| Grant { to: Some(to), rights: Rights::READ, offset: 0, bytes: 8, uses: 1, until };
+    let give = |machine: &mut Machine, to: NodeId| machine.owner.grant(Time::from_us(5), id, to.0, grant(to));
+    let crowd: Vec<_> = crowd(&mut machine).collect();
+    assert_eq!(crowd.iter().filter(|node| give(&mut machine, **node).is_ok()).count(), 2);
+    assert!(give(&mut machine, ALICE).is_ok());
+    machine.owner.on_linked(crowd[0], None);
+    assert!(machine.owner.take_back(crowd[0].0));
+    assert_eq!([2, 3].map(|at| give(&mut machine, crowd[at]).is_ok()), [true, false], "one has gone");
+}
+
 /// As when short writes overtake a long one.
 #[test]
 fn refused_writes_that_lie_side_by_side_are_all_passed_over() {

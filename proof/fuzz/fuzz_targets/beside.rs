@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use arbitrary::Arbitrary;
 use catena_core::{
     Time,
-    beside::{Arrivals, Came, PUSH_BYTES_MAX, PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, Piece, Pushed},
+    beside::{
+        Arrivals, Came, PUSH_BYTES_MAX, PUSHED_BYTES_PER_PEER_MAX, PUSHED_LASTS_US, PUSHED_PIECES_PER_PEER_MAX, Piece,
+        Pushed,
+    },
 };
 use catena_wire::{At, NodeId};
 use libfuzzer_sys::fuzz_target;
 
 const PEERS: u8 = 3;
-/// Pieces of one owner that wait to be asked for, and that an owner remembers: `arrivals.rs`, `pushed.rs`.
-const HERE_PER_PEER_MAX: usize = 256;
+/// Pieces that an owner remembers: `pushed.rs`.
 const PIECES_MAX: usize = 4_096;
 
 #[derive(Arbitrary, Debug)]
@@ -113,7 +115,7 @@ impl World {
             Operation::LinkLost(peer) => self.pushed.on_link_lost(node(peer)),
         }
         let ((pieces, waiting), (under_way, bytes)) = (self.here.load(), self.pushed.load());
-        assert!(pieces <= HERE_PER_PEER_MAX * usize::from(PEERS) && under_way <= PIECES_MAX);
+        assert!(pieces <= PUSHED_PIECES_PER_PEER_MAX * usize::from(PEERS) && under_way <= PIECES_MAX);
         assert!(bytes <= PUSHED_BYTES_PER_PEER_MAX * u64::from(PEERS), "{bytes} bytes are under way");
         assert_eq!(waiting, self.waiting.len());
     }
