@@ -66,9 +66,10 @@ impl Chains {
     ) {
         // The chain may also have gone on here, after another node was taken for lost.
         let here = || chain.origin == ground.me.id && ground.dedup.runs(chain);
+        let by = ground.bringer_of(chain);
         match ending {
-            Ending::Cut => self.stop(ground, Party::Own, chain, hosts),
-            Ending::Unknown if here() => self.stop(ground, Party::Own, chain, hosts),
+            Ending::Cut => self.stop(ground, by, chain, hosts),
+            Ending::Unknown if here() => self.stop(ground, by, chain, hosts),
             Ending::Last => self.over(ground, chain),
             Ending::Early | Ending::Unknown => {}
         }

@@ -142,7 +142,12 @@ impl Outgoing {
         let parcel = self.parcels.remove(key)?;
         self.timers.clear(&parcel.number);
         self.keys.remove(&parcel.number);
-        self.by_node.remove(&(parcel.to.id, parcel.number));
+        let node = parcel.to.id;
+        self.by_node.remove(&(node, parcel.number));
+        if !self.sends_to(node) {
+            self.soon.clear(&node);
+            self.soon_numbers.remove(&node);
+        }
         if is_cancel(key) {
             self.cancels.remove(&(parcel.by, parcel.number));
             self.cancel_shares.remove_sized(parcel.by, 1);
@@ -182,20 +187,25 @@ impl Outgoing {
     /// A link has broken, and what was sent over it may be lost; or there is a new one, to a node that may have been asleep. All is sent again soon, but not at
     /// once: a flapping link would be flooded.
     pub(crate) fn link_changed(&mut self, now: Time, node: NodeId, policy: &Policy) {
-        if self.by_node.range((node, 0)..=(node, u64::MAX)).next().is_none() {
+        if !self.sends_to(node) {
             return;
         }
         self.soon_numbers.insert(node, 0..self.next + 1);
-        if self.soon.at(&node).is_none() {
+        // What is under way begins anew, after a pause.
+        if self.soon.at(&node).is_none_or(|at| at <= now) {
             self.soon.set(node, now.after((policy.accept_timeout_us / 4).max(1)));
         }
+    }
+
+    fn sends_to(&self, node: NodeId) -> bool {
+        self.by_node.range((node, 0)..=(node, u64::MAX)).next().is_some()
     }
 
     /// The parcels to be sent again now; each has to wait longer for the next time.
     pub(crate) fn take_due(&mut self, now: Time, policy: &Policy) -> Vec<(Key, Parcel)> {
         let mut due = Vec::new();
         for _ in 0..AT_ONCE_MAX {
-            let Some(number) = self.take_soon(now).or_else(|| self.timers.take_due(now)) else { break };
+            let Some(number) = self.timers.take_due(now).or_else(|| self.take_soon(now)) else { break };
             due.extend(self.send_again(number, now, policy));
         }
         due
@@ -343,5 +353,29 @@ mod tests {
         );
         outgoing.link_changed(soon, NodeId(4), &policy);
         assert!(outgoing.soon_numbers.is_empty(), "nothing goes there");
+        outgoing.link_changed(soon, NodeId(3), &policy);
+        outgoing.remove(&key(kept, Part::End));
+        assert!(outgoing.soon_numbers.is_empty() && outgoing.soon.next().is_none(), "nothing goes there any more");
+    }
+
+    #[test]
+    fn a_link_that_flaps_is_not_flooded_and_holds_up_no_others() {
+        let policy = Policy::default();
+        let mut outgoing = Outgoing::default();
+        for number in 0..3 * AT_ONCE_MAX as u128 {
+            assert!(outgoing.keep(Time::default(), key(number, Part::End), parcel(Party::Own, 2), &policy));
+        }
+        let other = key(1 << 64, Part::End);
+        assert!(outgoing.keep(Time::default(), other.clone(), parcel(Party::Own, 3), &policy));
+        let (mut sent, mut sent_to_other) = (0, 0);
+        for at in (0..10_000_000).step_by(10_000).map(Time::from_us) {
+            outgoing.link_changed(at, NodeId(2), &policy);
+            let due = outgoing.take_due(at, &policy);
+            sent += due.len();
+            sent_to_other += due.iter().filter(|(key, _)| *key == other).count();
+        }
+        let passes = 20;
+        assert!(sent <= (passes + 5) * 3 * AT_ONCE_MAX, "{sent}");
+        assert!(sent_to_other >= 3, "{sent_to_other}");
     }
 }

@@ -127,7 +127,7 @@ impl Node {
         (self.chains.count(), self.calls.count_waiting(), self.ground.running.all())
     }
 
-    /// Bytes kept here, for the memory budget of the whole node: chains, payloads that answer repeats of their steps, answers and cancellations that
+    /// Bytes kept here, for the memory budget of the whole node: chains, payloads that answer repeats of their steps, ends and answers that
     /// are on their way, answers that wait for those before them, and parameters of calls. Bounded by [`Policy::held_bytes_max`].
     #[must_use]
     pub fn held_bytes(&self) -> usize {

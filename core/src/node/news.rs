@@ -5,7 +5,7 @@ use bytes::Bytes;
 use catena_wire::{Exception, Hash, Hop, NodeRef, Tail};
 
 use super::Node;
-use crate::{Action, HopCopy, Receipt, SessionId, Time, Turn, collections::Party};
+use crate::{Action, HopCopy, Receipt, SessionId, Time, Turn};
 
 impl Node {
     /// The guest has run, for `took_us`, and returned with an empty stack; or broke a limit.
@@ -70,7 +70,10 @@ impl Node {
             overdue.sought.into_iter().for_each(|chain| chains.seek(ground, chain));
             overdue.silent.into_iter().for_each(|chain| chains.retransmit(ground, chain));
             // Nobody waits for them any more.
-            overdue.lost.into_iter().for_each(|(chain, hosts)| chains.stop(ground, Party::Own, chain, hosts));
+            for (chain, hosts) in overdue.lost {
+                let by = ground.bringer_of(chain);
+                chains.stop(ground, by, chain, hosts);
+            }
             chains.on_timeout(ground);
             calls.on_timeout(ground);
             rights.on_timeout(ground);

@@ -3,7 +3,7 @@
 use catena_wire::ChainId;
 
 use super::Node;
-use crate::{Time, collections::Party, directory::Waiter, ground::Ground, outbox::Event};
+use crate::{Time, directory::Waiter, ground::Ground, outbox::Event};
 
 impl Node {
     /// Handles something that has happened, and all that follows from it, before the next event.
@@ -63,7 +63,8 @@ impl Node {
         }
         let hosts = self.origin.hosts(chain);
         if self.origin.forget(&mut self.ground, chain) {
-            self.chains.stop(&mut self.ground, Party::Own, chain, hosts);
+            let by = self.ground.bringer_of(chain);
+            self.chains.stop(&mut self.ground, by, chain, hosts);
         }
     }
 

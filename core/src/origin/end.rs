@@ -10,7 +10,7 @@ use super::{
     liveness::Silence,
 };
 use crate::{
-    Action, Policy, Replied,
+    Action, Policy, Replied, Time,
     collections::AT_ONCE_MAX,
     ground::Ground,
     outbox::{EndedDetached, Event},
@@ -174,9 +174,8 @@ impl Origin {
                 None if !in_time => late(started),
                 again => {
                     if let Some(Silence::Retransmit { last }) = again {
-                        started.found = None;
                         overdue.silent.push(chain);
-                        overdue.sought.extend(last.then_some(chain));
+                        overdue.sought.extend((last && started.seek(now, &ground.policy)).then_some(chain));
                     }
                     self.timers.set(chain, started.wakes_at());
                     continue;
@@ -189,11 +188,24 @@ impl Origin {
     }
 }
 
+impl Started {
+    /// Whether it is to be searched for now. One search finds all of its branches, and nodes do not answer a second one that comes soon after.
+    fn seek(&mut self, now: Time, policy: &Policy) -> bool {
+        let lately = self.sought_at.is_some_and(|at| now.since(at) < policy.heartbeat_timeout_us);
+        if !lately {
+            (self.sought_at, self.found) = (Some(now), None);
+        }
+        !lately
+    }
+}
+
 /// The end of a chain that was cut replaces an earlier one, whose answers may never all arrive; and so does the end of a branch that was cut at two nodes, if it
 /// counts fewer answers.
 fn replaces(end: &End, known: &End) -> bool {
-    let fewer = end.key.branch == known.key.branch && end.emitted < known.emitted;
-    end.cut && (!known.cut || fewer)
+    let branch = &end.key.branch;
+    let merged = known.merged.iter().find(|merged| merged.branch == *branch).map(|merged| merged.emitted);
+    let counted = if known.key.branch == *branch { Some(known.emitted) } else { merged };
+    end.cut && (!known.cut || counted.is_some_and(|counted| end.emitted < counted))
 }
 
 fn late(started: &Started) -> Exception {

@@ -48,7 +48,8 @@ struct Started {
     liveness: Liveness,
     answers: Tally,
     console: console::Console,
-    /// Where a search found that it had stopped.
+    /// When it was last searched for, and where that search found that it had stopped.
+    sought_at: Option<Time>,
     found: Option<Box<Found>>,
     /// The end notice, while answers that it counts are still on their way.
     end: Option<Box<End>>,
@@ -126,6 +127,7 @@ impl Origin {
             liveness: Liveness::new(now.after(policy.heartbeat_timeout_us), me),
             answers: Tally::default(),
             console: console::Console::default(),
+            sought_at: None,
             found: None,
             end: None,
             detached: None,

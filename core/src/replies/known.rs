@@ -42,6 +42,8 @@ pub(super) struct Known {
     pub(super) reported: (u32, u32),
     /// Bytes read since its holder was told.
     pub(super) unreported_bytes: usize,
+    /// Bytes of what its end says.
+    pub(super) said_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,22 +134,39 @@ impl Set {
         repeat || (in_window && few && small)
     }
 
-    /// The end of a right has come: what it says is kept until the set is over. If there is no room for its exceptions, they are left out. Returns how many
-    /// bytes are kept.
-    pub(super) fn weigh(&mut self, end: &mut RightEnd, ground: &Ground) -> usize {
+    /// The end of a right has come: what it says is kept until the set is over, in place of what an earlier end of this right said. If there is no room for its
+    /// exceptions, they are left out.
+    pub(super) fn weigh(&mut self, branch: &Branch, end: &mut RightEnd, ground: &Ground) {
+        let Some(known) = self.rights.get_mut(branch) else { return };
+        self.said_bytes -= core::mem::take(&mut known.said_bytes);
         let room = self.reader.unread_bytes_max(&ground.policy).saturating_sub(self.said_bytes).min(ground.room);
         let bytes = exceptions::kept_bytes(end);
         if bytes > room {
             let because = format!("the end of this right has {bytes} bytes, for which {} has no room", ground.me.name);
             exceptions::leave_out(end, &because);
         }
-        let kept_bytes = exceptions::kept_bytes(end);
-        self.said_bytes += kept_bytes;
-        kept_bytes
+        known.said_bytes = exceptions::kept_bytes(end);
+        self.said_bytes += known.said_bytes;
+    }
+
+    /// What the end of a right says beside its number of replies. False if it was delegated too often to keep track of.
+    pub(super) fn ended(&mut self, branch: &Branch, end: RightEnd, silent_at: Time, ground: &Ground) -> bool {
+        if let (Some(why), Some(known)) = (end.threw, self.rights.get_mut(branch)) {
+            known.missing = Some(why);
+        }
+        if end.late {
+            self.note_late(branch);
+        }
+        let numbered = (1_u16..).zip(end.delegated).filter(|_| !bug!(ground.policy, DelegateNotCounted));
+        numbered
+            .map_while(|(number, delegated)| Some((branch.child(number)?, delegated)))
+            .fold(true, |room, (child, delegated)| {
+                room & self.delegated(&child, delegated.target, delegated.fate, silent_at)
+            })
     }
 
     /// A right was delegated as branch `child`. False if there are too many to keep track of.
-    pub(super) fn delegated(&mut self, child: &Branch, target: String, fate: Fate, silent_at: Time) -> bool {
+    fn delegated(&mut self, child: &Branch, target: String, fate: Fate, silent_at: Time) -> bool {
         if !self.has_room_for(child) {
             return false;
         }

@@ -151,7 +151,8 @@ impl Sets {
     }
 
     pub(crate) fn on_end(&mut self, ground: &mut Ground, from: &Arc<NodeRef>, mut end: RightEnd) {
-        let (call, branch) = (end.key.chain, end.key.branch.clone());
+        let key = end.key.clone();
+        let (call, branch) = (key.chain, key.branch.clone());
         if !self.awaits(call) {
             // The rights that it delegated are not wanted either.
             let taken = end.delegated.iter().filter_map(|delegated| match &delegated.fate {
@@ -160,7 +161,7 @@ impl Sets {
             });
             return ground.answer_cancelled(call, taken.chain([from.clone()]));
         }
-        if !self.hear(ground, from, None, &end.key) {
+        if !self.hear(ground, from, None, &key) {
             return;
         }
         let Some(set) = self.sets.get_mut(&call) else { return };
@@ -170,32 +171,23 @@ impl Sets {
         };
         let Some(known) = set.rights.get_mut(&branch) else { return };
         let again = core::mem::replace(&mut known.ended, true);
-        // The end has come before: it is news only if fewer replies were sent than it counted.
-        if !again || end.threw.is_some() || bug!(ground.policy, CountTwice) {
-            self.bytes += set.weigh(&mut end, ground);
-            set.tally.ended(&branch, total);
-            if let Some(why) = end.threw {
-                set.rights.entry(branch.clone()).or_default().missing = Some(why);
-            }
-            if end.late {
-                set.note_late(&branch);
-            }
-        }
         if again && bug!(ground.policy, CountTwice) {
             let open = set.rights.keys().find(|other| set.tally.is_open(other)).cloned();
             open.into_iter().for_each(|other| set.tally.give_up(&other));
         }
         let silent_at = ground.now.after(ground.policy.heartbeat_timeout_us);
-        let mut room = true;
-        for (number, delegated) in (1_u16..).zip(end.delegated) {
-            let Some(child) = branch.child(number).filter(|_| !bug!(ground.policy, DelegateNotCounted)) else { break };
-            room &= set.delegated(&child, delegated.target, delegated.fate, silent_at);
+        // The end has come before: it is news only if fewer replies were sent than it counted.
+        if !again || end.threw.is_some() || bug!(ground.policy, CountTwice) {
+            self.bytes -= set.said_bytes;
+            set.weigh(&branch, &mut end, ground);
+            self.bytes += set.said_bytes;
+            set.tally.ended(&branch, total);
+            if !set.ended(&branch, end, silent_at, ground) {
+                return self.fail(ground, call, too_many_rights());
+            }
         }
         self.timers.bring_forward(&call, silent_at);
-        self.tell(ground, &end.key);
-        if !room {
-            return self.fail(ground, call, too_many_rights());
-        }
+        self.tell(ground, &key);
         self.end_if_complete(ground, call);
     }
 
@@ -450,6 +442,15 @@ mod tests {
         let missing = sets.sets[&key.chain].missing();
         let [root, child] = <[Missing; 2]>::try_from(missing).unwrap();
         assert!(root.why == threw && child.why.name == names::LIMIT_EXCEEDED && child.why.unknown);
+        // An end that comes again replaces what it said before, and one that is no news says nothing.
+        let before = sets.bytes();
+        let failed = catena_wire::Delegated { target: "s/f".into(), fate: Fate::Failed(threw.clone()) };
+        for _ in 0..9 {
+            sets.on_end(&mut ground, &node(2), end(&key, alloc::vec![failed.clone()]));
+            let quiet = RightEnd { threw: None, ..end(&key, alloc::vec![failed.clone(); 9]) };
+            sets.on_end(&mut ground, &node(2), quiet);
+        }
+        assert!(sets.bytes() <= before + 500, "{} and {before}", sets.bytes());
         sets.forget(&mut ground, key.chain);
         assert_eq!(sets.bytes(), 0);
     }

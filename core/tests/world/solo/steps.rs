@@ -255,3 +255,47 @@ fn a_chain_that_a_node_has_forgotten_is_said_to_be_forgotten_there() {
     assert_eq!((why.name.as_str(), &why.path[..]), (names::CHAIN_LOST, &["n2".to_string()][..]));
     assert!(why.message.contains("n2, which was to have it at step 1, does not know of it"), "{why}");
 }
+
+/// Two branches fall silent one after the other. Nodes do not answer a second search that comes soon, so what the first one has found stays.
+#[test]
+fn a_chain_with_several_silent_branches_is_searched_for_once() {
+    let policy = Policy::default();
+    let (timeout_us, rounds) = (policy.heartbeat_timeout_us, u64::from(policy.retransmissions_max));
+    let mut node = node(policy);
+    let (chain, ..) = handing_off(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    let branch = |number| StepKey { branch: Branch::root().child(number).unwrap(), ..key(chain, 2) };
+    let merging =
+        Message::Heartbeat(key(chain, 1), (*node_ref(2)).clone(), [1, 2].map(|of| branch(of).branch).to_vec());
+    node.on_message(NOW, &node_ref(2), merging.clone());
+    let apart_us = 1_000_000;
+    for number in [1, 2] {
+        let at = NOW.after(u64::from(number) * apart_us);
+        let beat = Message::Heartbeat(branch(number), (*node_ref(3)).clone(), Vec::new());
+        node.on_message(at, &node_ref(3), beat);
+    }
+    let mut searches = 0;
+    for round in 1..=rounds + 1 {
+        for branch_us in [apart_us, 2 * apart_us] {
+            let at = NOW.after(branch_us + round * timeout_us);
+            node.on_message(at, &node_ref(2), merging.clone());
+            node.on_timeout(at);
+            let said = actions(&mut node);
+            let found = sent(&said).iter().any(|(_, message, _)| matches!(message, Message::Locate { .. }));
+            searches += u32::from(found);
+            if found {
+                let located = Message::Located(branch(1), "n2".into(), Whereabouts::Went("n3".into()));
+                node.on_message(at, &node_ref(2), located);
+            }
+            let ended = said.iter().find_map(|action| match action {
+                Action::Reply(_, Replied::End { outcome: Outcome::Threw(why), .. }) => Some(why),
+                _ => None,
+            });
+            if let Some(why) = ended {
+                assert!(why.message.contains("n2 handed it to n3"), "{why}");
+                return assert_eq!(searches, 1);
+            }
+        }
+    }
+    panic!("it is not given up");
+}
