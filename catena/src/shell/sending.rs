@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use catena_core::{Receipt, Undelivered, Urgency};
-use catena_net::{Lease, Link, LinkError, Message, Place};
+use catena_net::{Lease, Link, LinkError, MemoryBudget, Message, Place};
 use catena_wire::{Encoded, NodeId, NodeRef};
 
 use futures_util::future::BoxFuture;
@@ -15,6 +15,9 @@ use super::{Shell, lock};
 
 /// What a message that waits for a dial is charged in addition to its own bytes.
 const WAITING_OVERHEAD_BYTES: u64 = 512;
+/// The part of the node's memory that such messages may take for addresses that the mesh named, and the part for others; one address has at most half of either,
+/// unless it is one message.
+const WAITING_PART: u64 = 4;
 
 impl Shell {
     /// Sends to a node that cannot be dialled and has no link, by way of a node that can reach it.
@@ -60,10 +63,11 @@ impl Shell {
     /// Keeps the message until the node is linked, by whichever side: one dial serves all messages to that node.
     fn send_when_linked(self: &Arc<Self>, to: Arc<NodeRef>, message: Message, receipt: Receipt) {
         let Some(endpoint) = self.endpoint() else { return };
-        let Ok(lease) = endpoint.memory().lease(message.bytes() as u64 + WAITING_OVERHEAD_BYTES) else {
-            return self.undelivered(receipt, Undelivered::Unreachable);
+        let is_told = to.address.as_deref().is_some_and(|address| self.dials.is_told(address));
+        let first = match self.peers.waiting.add(&to, message, receipt, (endpoint.memory(), is_told)) {
+            Ok(first) => first,
+            Err(receipt) => return self.undelivered(receipt, Undelivered::Unreachable),
         };
-        let first = self.peers.waiting.add(&to, Waiting { message, receipt, lease });
         if let Some(link) = endpoint.link_to_node(to.id.0) {
             // The node linked a moment ago, before this message was added.
             return self.post_waiting(&to, &link);
@@ -145,32 +149,74 @@ struct Waiting {
 /// Messages that wait for nodes that are being dialled, by node and address: whoever names a wrong address for a node holds up only what is sent there.
 #[derive(Default)]
 pub(super) struct Waitings {
-    by_node: Mutex<HashMap<NodeId, ByAddress>>,
+    by_address: Mutex<HashMap<Option<String>, AtAddress>>,
+    rooms: OnceLock<Rooms>,
 }
 
-type ByAddress = HashMap<Option<String>, Vec<Waiting>>;
+/// A stranger's addresses take no room of the mesh's.
+struct Rooms {
+    told: MemoryBudget,
+    untold: MemoryBudget,
+}
+
+struct AtAddress {
+    share: MemoryBudget,
+    by_node: HashMap<NodeId, Vec<Waiting>>,
+}
+
+impl AtAddress {
+    /// Of several messages for one address, whatever nodes they are for, no more may wait than leave as much room for others.
+    fn lease(&self, room: &MemoryBudget, bytes: u64) -> Option<Lease> {
+        let fits = self.by_node.is_empty() || self.share.used() + bytes <= room.left().saturating_sub(bytes);
+        if fits { self.share.lease(bytes).ok() } else { None }
+    }
+}
 
 impl Waitings {
-    /// Returns whether it is the first message for this address of its node, which then has to be dialled.
-    fn add(&self, to: &NodeRef, waiting: Waiting) -> bool {
-        let mut by_node = lock(&self.by_node);
-        let all = by_node.entry(to.id).or_default().entry(to.address.clone()).or_default();
-        all.push(waiting);
-        all.len() == 1
+    /// Returns whether it is the first message for this address of its node, which then has to be dialled. `memory`: the node's, and whether the mesh named
+    /// the address.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn add(
+        &self,
+        to: &NodeRef,
+        message: Message,
+        receipt: Receipt,
+        (memory, is_told): (&MemoryBudget, bool),
+    ) -> Result<bool, Receipt> {
+        let room = || memory.part(memory.bytes_max() / WAITING_PART);
+        let rooms = self.rooms.get_or_init(|| Rooms { told: room(), untold: room() });
+        let room = if is_told { &rooms.told } else { &rooms.untold };
+        let mut by_address = lock(&self.by_address);
+        let new = || AtAddress { share: room.part(u64::MAX), by_node: HashMap::new() };
+        let at = by_address.entry(to.address.clone()).or_insert_with(new);
+        let Some(lease) = at.lease(room, message.bytes() as u64 + WAITING_OVERHEAD_BYTES) else {
+            if at.by_node.is_empty() {
+                by_address.remove(&to.address);
+            }
+            return Err(receipt);
+        };
+        let all = at.by_node.entry(to.id).or_default();
+        all.push(Waiting { message, receipt, lease });
+        Ok(all.len() == 1)
     }
 
     /// All that wait for this node.
     fn take(&self, node: NodeId) -> Vec<Waiting> {
-        lock(&self.by_node).remove(&node).into_iter().flat_map(HashMap::into_values).flatten().collect()
+        let mut by_address = lock(&self.by_address);
+        let waiting = by_address.values_mut().filter_map(|at| at.by_node.remove(&node)).flatten().collect();
+        by_address.retain(|_, at| !at.by_node.is_empty());
+        waiting
     }
 
     /// Those that wait for a dial of this address.
     fn take_at(&self, to: &NodeRef) -> Vec<Waiting> {
-        let mut by_node = lock(&self.by_node);
-        let Some(by_address) = by_node.get_mut(&to.id) else { return Vec::new() };
-        let waiting = by_address.remove(&to.address).unwrap_or_default();
-        if by_address.is_empty() {
-            by_node.remove(&to.id);
+        let mut by_address = lock(&self.by_address);
+        let Some(at) = by_address.get_mut(&to.address) else { return Vec::new() };
+        let waiting = at.by_node.remove(&to.id).unwrap_or_default();
+        if at.by_node.is_empty() {
+            by_address.remove(&to.address);
         }
         waiting
     }
@@ -179,30 +225,48 @@ impl Waitings {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use catena_net::MemoryBudget;
-
     use super::*;
+
+    fn at(address: &str) -> NodeRef {
+        NodeRef { id: NodeId(1), name: String::new(), address: Some(address.to_owned()), site: None }
+    }
+
+    fn message(bytes: u64) -> Message {
+        Message::new(vec![0; (bytes - WAITING_OVERHEAD_BYTES) as usize], bytes::Bytes::new())
+    }
 
     #[test]
     fn whoever_names_a_wrong_address_of_a_node_holds_up_only_what_is_sent_there() {
-        let at = |address: &str| NodeRef {
-            id: NodeId(1),
-            name: String::new(),
-            address: Some(address.to_owned()),
-            site: None,
-        };
-        let memory = MemoryBudget::new(1_000);
-        let waiting = || Waiting {
-            message: Message::new(bytes::Bytes::new(), bytes::Bytes::new()),
-            receipt: Receipt::None,
-            lease: memory.lease(1).unwrap(),
-        };
-        let waitings = Waitings::default();
+        let (memory, waitings) = (MemoryBudget::new(1 << 20), Waitings::default());
+        let add = |to: &NodeRef| waitings.add(to, message(1_000), Receipt::None, (&memory, false)).unwrap();
         let (wrong, right) = (at("wrong:1"), at("right:1"));
-        assert!(waitings.add(&wrong, waiting()) && waitings.add(&right, waiting()) && !waitings.add(&right, waiting()));
+        assert!(add(&wrong) && add(&right) && !add(&right));
         assert_eq!(waitings.take_at(&wrong).len(), 1);
-        assert!(waitings.add(&wrong, waiting()));
+        assert!(add(&wrong));
         assert_eq!((waitings.take(NodeId(2)).len(), waitings.take(NodeId(1)).len()), (0, 3), "the node is linked");
-        assert!(lock(&waitings.by_node).is_empty() && memory.used() == 0);
+        assert!(lock(&waitings.by_address).is_empty() && memory.used() == 0);
+    }
+
+    #[test]
+    fn what_waits_for_one_address_leaves_room_for_others_and_strangers_take_none_of_the_mesh_s() {
+        let memory = MemoryBudget::new(WAITING_PART * 100_000);
+        let waitings = Waitings::default();
+        let add = |to: &NodeRef, bytes, is_told| {
+            waitings.add(to, message(bytes), Receipt::None, (&memory, is_told)).map_err(|receipt| {
+                assert_eq!(receipt, Receipt::None);
+            })
+        };
+        let (silent, other) = (at("silent:1"), NodeRef { id: NodeId(2), ..at("silent:1") });
+        let mut all = 0;
+        while add(if all % 2 == 0 { &silent } else { &other }, 10_000, false).is_ok() {
+            all += 1;
+        }
+        assert_eq!(all, 5, "half, whatever numbers its nodes have");
+        assert!(add(&at("fair:1"), 45_000, false).is_ok(), "one message may take what is left");
+        assert!(add(&at("late:1"), 10_000, false).is_err() && add(&at("mesh:1"), 100_000, true).is_ok());
+        assert_eq!((waitings.take_at(&at("fair:1")).len(), waitings.take_at(&silent).len()), (1, 3));
+        assert_eq!((0..10).filter(|_| add(&silent, 10_000, false).is_ok()).count(), 3, "what was sent leaves room");
+        assert_eq!((waitings.take(NodeId(1)).len(), waitings.take(NodeId(2)).len()), (4, 2));
+        assert!(lock(&waitings.by_address).is_empty() && memory.used() == 0);
     }
 }
