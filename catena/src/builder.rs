@@ -343,7 +343,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Makes this node a repository, which keeps functions for all nodes of the mesh (rpc-chains section 3.2).
+    /// Makes this node a repository, which keeps functions for the nodes that join it (rpc-chains section 3.2), and for those that joined a node which lists a
+    /// service of it.
     #[must_use]
     pub fn repository(mut self) -> Self {
         self.repository = true;

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use catena_core::{Instance, Policy};
-use catena_net::{Link, Measured, NetError, Place, awake};
+use catena_core::{Instance, Node as Core, Policy};
+use catena_net::{Link, LogLimit, Measured, NetError, Place, awake};
 use catena_wire::{Hello, Message, NodeId, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
@@ -33,6 +33,9 @@ const LIST_EVERY: Duration = Duration::from_secs(1);
 /// The bounds of [`dial_pause`]: a place that refuses every link is not dialled without a pause, and one that was down is linked soon after it is back.
 const DIAL_PAUSE_MIN: Duration = Duration::from_millis(10);
 const DIAL_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Limits log lines about peers that say that they keep functions, since anyone can say so.
+static REPOSITORIES: LogLimit = LogLimit::new();
 
 impl Shell {
     /// Whether a peer that greets as this node may be accepted as such.
@@ -61,10 +64,10 @@ impl Shell {
         if let Some(way) = way {
             core.on_link_measured(node.id, way);
         }
-        if repository {
-            core.set_repository((*node).clone());
-        }
         drop(core);
+        if repository {
+            self.hear_repository(link, &node);
+        }
         self.post_waiting(&node, link);
         // What is to be sent to this node again is due sooner now.
         self.drive();
@@ -76,6 +79,39 @@ impl Shell {
         self.segments.machine().owner.on_linked(node, address);
         self.post.on_linked(node, address);
         self.blobs.beside().on_linked(node, address);
+    }
+
+    /// A peer says that it keeps functions for all. Whoever dials a node can say so.
+    fn hear_repository(&self, link: &Arc<Link>, node: &Arc<NodeRef>) {
+        if self.is_of_mesh(link) {
+            self.believe_repository(|peer| peer.id == node.id);
+        }
+        if self.core().repository() != Some(node)
+            && let Some(left_out) = REPOSITORIES.pass()
+        {
+            let peer = &node.name;
+            tracing::info!(
+                peer,
+                left_out,
+                "it says that it keeps functions, and is asked for none for now: this node has another repository, or has not joined it"
+            );
+        }
+    }
+
+    /// Takes a linked node that says that it keeps functions for all for the repository, if it is believed. This node itself, or one that is linked, stays it.
+    fn believe_repository(&self, is_believed: impl Fn(&NodeRef) -> bool) {
+        let stays = |core: &Core| {
+            core.repository().is_some_and(|known| known.id == self.me.id || self.peers.is_linked(known.id))
+        };
+        if stays(&self.core()) {
+            return;
+        }
+        if let Some(node) = self.peers.repository(is_believed) {
+            let mut core = self.core();
+            if !stays(&core) {
+                core.set_repository((*node).clone());
+            }
+        }
     }
 
     /// Records which services a node announces, in place of those that it announced before.
@@ -124,6 +160,8 @@ impl Shell {
             why => why,
         })?;
         let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
+        // The link may be one that the peer dialled at the same time.
+        self.believe_repository(|node| *node == *peer);
         let others = async {
             if !self.settings.entry_only {
                 let entries = self.list(peer).await.unwrap_or_default();
@@ -177,14 +215,20 @@ impl Shell {
         let mut entries = question.answer_within(LISTING_TIMEOUT).await?;
         entries.truncate(LISTING_ENTRIES_MAX);
         entries.iter().filter_map(|entry| entry.node.address.as_deref()).for_each(|address| self.dials.tell(address));
+        self.believe_repository(|node| entries.iter().any(|entry| entry.node == *node));
         Some(entries)
+    }
+
+    /// Whether this side has dialled it, and not where a stranger says.
+    fn is_of_mesh(&self, link: &Link) -> bool {
+        link.place().is_some_and(|place| self.dials.is_told(&place.address))
     }
 
     /// The linked nodes of this node's mesh.
     pub(super) fn mesh_peers(&self) -> Vec<Arc<NodeRef>> {
         let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
-        let of_mesh = |link: &&Arc<Link>| link.place().is_some_and(|place| self.dials.is_told(&place.address));
-        let mut peers: Vec<_> = links.iter().filter(of_mesh).filter_map(|link| self.peers.of(link)).collect();
+        let mut peers: Vec<_> =
+            links.iter().filter(|link| self.is_of_mesh(link)).filter_map(|link| self.peers.of(link)).collect();
         peers.sort_by_key(|peer| peer.id);
         peers.dedup_by_key(|peer| peer.id);
         peers
@@ -193,17 +237,26 @@ impl Shell {
     /// Asks the nodes of the mesh; returns all that they know, what this node serves, and what linked nodes announce.
     pub(crate) fn survey<'a>(self: &'a Arc<Self>) -> BoxFuture<'a, Vec<ServiceEntry>> {
         Box::pin(async move {
-            let asked: FuturesUnordered<_> = self.mesh_peers().into_iter().map(|peer| self.list(peer)).collect();
-            let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
+            let listed = self.listed().await;
             let mut all = self.own_services();
             all.extend(self.peers.all());
-            all.extend(listings.into_iter().flatten());
-            let others = all.iter().filter(|entry| entry.node.name != self.me.name);
-            others.for_each(|entry| self.core().note_replica(&entry.service));
+            all.extend(listed);
             all.sort_by(|a, b| (&a.service, a.node.id).cmp(&(&b.service, b.node.id)));
             all.dedup_by(|a, b| a.service == b.service && a.node.id == b.node.id);
             all
         })
+    }
+
+    /// Asks the nodes of the mesh; returns all that they know.
+    pub(super) async fn listed(self: &Arc<Self>) -> Vec<ServiceEntry> {
+        let asked: FuturesUnordered<_> = self.mesh_peers().into_iter().map(|peer| self.list(peer)).collect();
+        let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
+        let listed: Vec<_> = listings.into_iter().flatten().collect();
+        let mut core = self.core();
+        let others = listed.iter().filter(|entry| entry.node.name != self.me.name);
+        others.for_each(|entry| core.note_replica(&entry.service));
+        drop(core);
+        listed
     }
 
     /// `None`: its proxy is not linked. For the proxy itself, the instance has none.

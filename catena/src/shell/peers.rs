@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
+    ops::Bound,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -34,13 +35,16 @@ pub(crate) struct Peers {
 struct Peer {
     node: Arc<NodeRef>,
     address: Option<IpAddr>,
+    /// It says that it keeps functions for all.
+    repository: bool,
 }
 
 impl Peers {
     /// A link is up: remembers its node and what the node serves. What the node says about others does not count.
     pub(super) fn greet(&self, link: &Arc<Link>, hello: Hello) -> (Arc<NodeRef>, News) {
         let node = Arc::new(hello.node);
-        write(&self.by_link).insert(link.id(), Peer { node: Arc::clone(&node), address: link.host() });
+        let peer = Peer { node: Arc::clone(&node), address: link.host(), repository: hello.repository };
+        write(&self.by_link).insert(link.id(), peer);
         let own = hello.services.into_iter().filter(|entry| entry.node.id == node.id);
         let news = self.learn(node.id, link.host(), own);
         self.greeted.notify_waiters();
@@ -85,6 +89,12 @@ impl Peers {
 
     pub(super) fn is_linked(&self, node: NodeId) -> bool {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.node.id == node)
+    }
+
+    /// A linked node that says that it keeps functions for all, and is believed.
+    pub(super) fn repository(&self, is_believed: impl Fn(&NodeRef) -> bool) -> Option<Arc<NodeRef>> {
+        let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
+        links.values().find(|peer| peer.repository && is_believed(&peer.node)).map(|peer| Arc::clone(&peer.node))
     }
 
     /// Whether a different node with the same number is linked.
@@ -148,6 +158,15 @@ impl Peers {
     pub(super) fn at_address(&self, address: &str) -> Option<Arc<NodeRef>> {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
         links.values().find(|peer| peer.node.address.as_deref() == Some(address)).map(|peer| Arc::clone(&peer.node))
+    }
+
+    /// So many names of services in alphabetical order before this one, and after it.
+    pub(super) fn names_near(&self, service: &str, names_max: usize) -> Vec<String> {
+        let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
+        let before =
+            services.by_name().range::<str, _>((Bound::Unbounded, Bound::Excluded(service))).rev().take(names_max);
+        let after = services.by_name().range::<str, _>((Bound::Excluded(service), Bound::Unbounded)).take(names_max);
+        before.chain(after).map(|(name, _)| name.clone()).collect()
     }
 
     /// Everything known, by name.

@@ -1,15 +1,20 @@
 //! Where functions come from when their repository is down, or spoils them (rpc-chains section 3.2).
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use catena::{Hash, NodeId, NodeRef, exceptions};
+use catena::{Client, Hash, Node, NodeId, NodeRef, Place, exceptions};
 use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
 use catena_wire::{Encoded, Hello, Message};
 use serde_json::{Value as Json, json};
+use tokio::sync::Notify;
 
 use crate::{
     held::HeldPort,
-    nodes::{Nodes, PATIENT_BEAT_MS, ask, begin, run},
+    nodes::{Nodes, PATIENT_BEAT_MS, SANDBOX, ask, begin, run},
+    process::PATIENCE,
 };
 
 const CALLS: &str = r#"import { call } from "catena"; export default (job) => call("z/job", job);"#;
@@ -65,6 +70,8 @@ async fn with_the_repository_and_the_hop_before_killed_the_function_is_said_to_b
 #[derive(Default)]
 struct Spoiler {
     asked: Mutex<Vec<Hash>>,
+    offered: Mutex<Vec<Hash>>,
+    listed: Notify,
 }
 
 impl Handler for Spoiler {
@@ -72,20 +79,42 @@ impl Handler for Spoiler {
 
     fn on_message(&self, peer: &Arc<Link>, incoming: Incoming) {
         let Incoming::Whole(message) = incoming else { return };
-        if let Ok(Message::WantCode(code)) = Message::decode_head(&message.head) {
-            self.asked.lock().unwrap().push(code);
-            let Encoded { head, tail } = Message::Code(code, b"not what was asked for"[..].into()).encode();
-            peer.try_send(Frames::new(head, tail)).expect("an open link");
+        match Message::decode_head(&message.head) {
+            Ok(Message::WantCode(code)) => {
+                self.asked.lock().unwrap().push(code);
+                say(peer, Message::Code(code, b"not what was asked for"[..].into()));
+            }
+            Ok(Message::Code(code, _)) => self.offered.lock().unwrap().push(code),
+            Ok(Message::List(id)) => say(peer, Message::Listing(id, Vec::new())),
+            Ok(Message::Listing(..)) => self.listed.notify_one(),
+            _ => {}
         }
     }
 
     fn on_link_lost(&self, _: &Arc<Link>, _: &LinkError) {}
 }
 
+impl Spoiler {
+    /// What it has been offered by now at the other end of its link: small messages keep their order.
+    async fn offered(&self, endpoint: &Endpoint) -> Vec<Hash> {
+        let [link] = &endpoint.links()[..] else { panic!("one link") };
+        link.introduced().await.unwrap();
+        say(link, Message::List(1));
+        self.listed.notified().await;
+        self.offered.lock().unwrap().clone()
+    }
+}
+
+fn say(peer: &Link, message: Message) {
+    let Encoded { head, tail } = message.encode();
+    peer.try_send(Frames::new(head, tail)).expect("an open link");
+}
+
 async fn spoiler(handler: &Arc<Spoiler>) -> (Endpoint, String) {
     let held = HeldPort::new();
     let listen = held.address;
-    let node = NodeRef { id: NodeId(4_242), name: "spoiler".into(), address: Some(listen.to_string()), site: None };
+    let id = NodeId(listen.port().into());
+    let node = NodeRef { id, name: "spoiler".into(), address: Some(listen.to_string()), site: None };
     let hello = Hello { node: node.clone(), services: Vec::new(), repository: true }.encode().into();
     let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
     let identity = Identity { node: node.id.0, site: None, hello };
@@ -112,4 +141,47 @@ async fn a_repository_that_serves_the_wrong_bytes_is_seen_and_the_hop_before_ser
     let asked = handler.asked.lock().unwrap();
     let [first, second, third] = asked[..] else { panic!("{asked:?}") };
     assert!(first == second && second != third, "`a` and `b` asked for the job, `b` for what called: {asked:?}");
+}
+
+/// A function that nobody has yet.
+async fn add(client: &Client, number: usize) -> Hash {
+    client.javascript("new.js", &format!("export default () => {number};")).await.unwrap().hash()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_that_says_that_it_keeps_functions_is_given_none() {
+    let stranger = Arc::new(Spoiler::default());
+    let (endpoint, _) = spoiler(&stranger).await;
+    let node = Node::builder("node").listen("127.0.0.1:0").sandbox(SANDBOX.clone()).start().await.unwrap();
+    endpoint.link(&Place::new(node.address().unwrap())).await.unwrap();
+    assert!(stranger.offered(&endpoint).await.is_empty());
+    add(&node.client(), 0).await;
+    assert!(stranger.offered(&endpoint).await.is_empty(), "whoever dials is no repository");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_repositories_one_is_given_functions_and_the_other_once_the_first_is_gone() {
+    let handlers = [(); 2].map(|()| Arc::new(Spoiler::default()));
+    let [first, second] = &handlers;
+    let ((at_first, place), (at_second, other)) = (spoiler(first).await, spoiler(second).await);
+    let node = Node::builder("node").listen("127.0.0.1:0").sandbox(SANDBOX.clone());
+    let node = node.join(Place::new(place)).join(Place::new(other)).start().await.unwrap();
+    let code = add(&node.client(), 0).await;
+    let given = [first.offered(&at_first).await, second.offered(&at_second).await];
+    let (gone, (stays, at)) = match given.each_ref().map(Vec::as_slice) {
+        [[one], []] if *one == code => (at_first, (second, at_second)),
+        [[], [one]] if *one == code => (at_second, (first, at_first)),
+        _ => panic!("one of them is given the function: {given:?}"),
+    };
+    gone.close(Duration::ZERO).await;
+    // The other takes its place with the next look at the mesh.
+    let other_is_given = async {
+        for number in 1.. {
+            let code = add(&node.client(), number).await;
+            if stays.offered(&at).await.contains(&code) {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, other_is_given).await.expect("a repository");
 }

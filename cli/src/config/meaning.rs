@@ -18,7 +18,7 @@ impl NodeFile {
         let joins: Vec<_> = self.join.iter().map(|place| place.address.as_str()).collect();
         tell("join", if joins.is_empty() { "no other node".to_owned() } else { joins.join(", ") });
         if self.repository {
-            tell("repository", "keeps functions for all nodes".to_owned());
+            tell("repository", "keeps functions for the nodes that join it".to_owned());
         }
         tell("names", self.names.meaning());
         if let Some(folder) = &self.function_store {

@@ -66,6 +66,12 @@ impl Node {
         self.ground.codes.set_repository(repository);
     }
 
+    /// The repository, if one was named.
+    #[must_use]
+    pub const fn repository(&self) -> Option<&Arc<NodeRef>> {
+        self.ground.codes.repository()
+    }
+
     /// There is a registry that keeps functions, to be asked when no node has one ([`Action::FetchCode`]).
     pub const fn set_registry(&mut self) {
         self.ground.codes.set_registry();
