@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use catena_core::{Answer, Ticket};
+use catena_core::{Answer, Party, Ticket};
 use catena_wire::{Exception, Fault, Kinds, NAME_BYTES_MAX, StepKey, Value, names};
 use futures_core::Stream;
 use futures_util::StreamExt;
@@ -44,6 +44,8 @@ pub struct Context {
     pub step: Option<StepKey>,
     /// Identifies this running call of the function.
     pub(crate) ticket: Ticket,
+    /// For whom it runs: whose share it takes of what calls share here.
+    pub(crate) by: Party,
     pub(crate) shell: Arc<Shell>,
 }
 
@@ -256,7 +258,8 @@ impl Service {
     }
 
     /// Limits the service to `at_once_max` concurrent calls, with up to `waiting_max` more waiting for their turn; a call beyond that is refused as
-    /// `Overloaded` (Quatrain, section 3.4). Without this the node's own limit holds.
+    /// `Overloaded` (Quatrain, section 3.4). Without this the node's own limit holds. Callers of one address take no more of these places than they leave free, and
+    /// an eighth is this node's own.
     #[must_use]
     pub fn at_once(mut self, at_once_max: usize, waiting_max: usize) -> Self {
         self.admission = Some(Admission::new(at_once_max, waiting_max));
@@ -264,6 +267,7 @@ impl Service {
     }
 
     /// Limits the service's blocking functions to `at_once_max` threads, with up to `waiting_max` more calls waiting; the next is refused as `Overloaded`.
+    /// The places are shared as those of [`Service::at_once`].
     #[must_use]
     pub fn threads(mut self, at_once_max: usize, waiting_max: usize) -> Self {
         self.threads = Admission::new(at_once_max, waiting_max);
@@ -410,7 +414,7 @@ impl Service {
         let Some(admission) = self.admission.clone() else { return Some(handler(context, params)) };
         let (handler, service) = (Arc::clone(handler), self.name.clone());
         Some(Box::pin(async move {
-            let _turn = admission.enter(&service, &context.node).await?;
+            let _turn = admission.enter(context.by, &service, &context.node).await?;
             handler(context, params).await
         }))
     }
@@ -429,7 +433,7 @@ async fn on_thread<R: Send + 'static>(
     work: impl FnOnce(Context) -> Result<R, ServiceError> + Send + 'static,
 ) -> Result<R, ServiceError> {
     let turn = match context.shell.service(&service) {
-        Some(known) => Some(known.threads.clone().enter(&service, &context.node).await?),
+        Some(known) => Some(known.threads.clone().enter(context.by, &service, &context.node).await?),
         None => None,
     };
     let done = tokio::task::spawn_blocking(move || {

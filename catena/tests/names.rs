@@ -365,3 +365,48 @@ async fn functions_are_there_after_a_restart() {
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "what was damaged is not kept");
     last.close(Duration::ZERO).await;
 }
+
+/// Finds nothing, and never says so of some names.
+struct Slow {
+    stuck: watch::Sender<usize>,
+}
+
+#[async_trait]
+impl Resolver for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    async fn resolve(&self, service: &str, _: &[NodeId]) -> Result<Answer, ResolveError> {
+        if service.starts_with("stuck") {
+            self.stuck.send_modify(|stuck| *stuck += 1);
+            std::future::pending::<()>().await;
+        }
+        Ok(Answer::default())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn questions_of_one_peer_take_no_turns_of_own_look_ups_and_leave_some_for_others() {
+    /// As many look-ups of its own as a node makes at one time, and as many questions of one peer as it answers.
+    const OWN: usize = 64;
+    const OF_ONE: usize = 29;
+    let slow = Arc::new(Slow { stuck: watch::Sender::default() });
+    let names = vec![Names::By(Arc::clone(&slow) as Arc<dyn Resolver>)];
+    let node = Node::builder("node").listen("127.0.0.1:0").names(names).start().await.unwrap();
+    let (one, other) = (client_of(&node).await, client_of(&node).await);
+    let mut stuck = slow.stuck.subscribe();
+    for number in 0..OWN {
+        let client = node.client();
+        tokio::spawn(async move { client.call::<_, u64>(&format!("stuck{number}"), "f", &()).await });
+    }
+    stuck.wait_for(|stuck| *stuck == OWN).await.unwrap();
+    other.resolve_there("quick").await.expect("own look-ups are counted apart");
+    for _ in 0..2 * OWN {
+        let client = one.clone();
+        tokio::spawn(async move { client.resolve_there("stuck").await });
+    }
+    stuck.wait_for(|stuck| *stuck >= OWN + OF_ONE).await.unwrap();
+    other.resolve_there("quick").await.expect("one peer leaves room for others");
+    assert_eq!(*stuck.borrow(), OWN + OF_ONE);
+}

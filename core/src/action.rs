@@ -8,6 +8,8 @@ use catena_wire::{
     Told, Value,
 };
 
+use crate::collections::Party;
+
 /// A chain's stay at this node: the shell keeps the guest under this name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u64);
@@ -61,6 +63,8 @@ pub enum Action {
         /// The right to reply that comes with the call, if it may be answered many times. Replies are made by [`crate::Node::reply`]; the right ends with
         /// [`crate::Node::let_go`].
         right: Option<StepKey>,
+        /// For whom it is run, whose share it takes.
+        by: Party,
     },
     /// Those who wait to reply under this right may try again; or the right is over.
     RightChanged(StepKey),
@@ -181,6 +185,8 @@ pub enum Action {
         service: String,
         /// Who asked.
         to: Arc<NodeRef>,
+        /// Whose share it takes.
+        by: Party,
     },
     /// What the resolvers of another node say.
     ResolversSaid {

@@ -53,6 +53,7 @@ pub use action::{
 pub use bug::Bug;
 pub use catena_wire::{GuestCall, GuestRead, GuestSplit, Tail};
 pub use chain::HopCopy;
+pub use collections::{Party, Places};
 pub use directory::Link;
 pub use memory::Way;
 pub use node::Node;

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use catena_directory::{Answer, Location, ResolveError, Resolver};
-use catena_wire::{NodeId, ServiceEntry, Sighting};
+use catena_wire::{NodeId, Sighting};
 use futures_util::future::join_all;
 
 use super::Shell;
@@ -49,8 +49,16 @@ impl Shell {
     pub(super) async fn mesh_knows(self: &Arc<Self>, service: &str, avoid: &[NodeId]) -> Answer {
         let mut entries = self.peers.linked_instances(service);
         if entries.iter().all(|entry| avoid.contains(&entry.node.id)) {
-            entries = self.survey().await;
-            entries.retain(|entry: &ServiceEntry| entry.service == service);
+            let listed = self.listed().await.into_iter().filter(|entry| entry.service == service);
+            // What is served here comes first, and what nodes announce before what others say of them.
+            entries = self
+                .own_service(service)
+                .into_iter()
+                .chain(self.peers.linked_instances(service))
+                .chain(listed)
+                .collect();
+            entries.sort_by_key(|entry| entry.node.id);
+            entries.dedup_by_key(|entry| entry.node.id);
         }
         let at = entries.into_iter().map(|entry| Location::Known(Box::new(entry)));
         Answer { at: at.collect(), ..Answer::default() }

@@ -42,6 +42,7 @@ use tokio::{
 
 use crate::{
     Names, Service,
+    admission::Room,
     blobs::{Blobs, Tally},
     clock::Clock,
     durable::StepStore,
@@ -105,6 +106,8 @@ pub(crate) struct Shell {
     offering: Offering,
     resolvers: OnceLock<Vec<Arc<dyn Resolver>>>,
     lookups: Semaphore,
+    /// For questions of other nodes.
+    answering: Room,
     /// The tasks that look names up.
     resolving: Mutex<HashMap<LookupId, AbortHandle>>,
     /// Reports that rights to reply have ended.
@@ -203,6 +206,7 @@ impl Shell {
             offering: Offering::new(services),
             resolvers: OnceLock::new(),
             lookups: Semaphore::new(resolving::LOOKUPS_AT_ONCE_MAX),
+            answering: Room::new(resolving::ANSWERED_AT_ONCE_MAX),
             resolving: Mutex::default(),
             ends: Teller::new(Handle::current()),
             peers: Peers::default(),

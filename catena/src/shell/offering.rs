@@ -79,6 +79,16 @@ impl Shell {
         self.offering.read().values().map(entry).collect()
     }
 
+    /// One of them.
+    pub(super) fn own_service(&self, name: &str) -> Option<ServiceEntry> {
+        self.offering.read().get(name).map(|service| entry_of(service, &self.me, self.settings.proxy.as_deref()))
+    }
+
+    /// Their names.
+    pub(super) fn own_names(&self) -> Vec<String> {
+        self.offering.read().keys().cloned().collect()
+    }
+
     /// Serves one more service from now on, and announces it.
     pub(crate) fn offer_service(self: &Arc<Self>, service: Service) -> Result<ServiceEntry, Exception> {
         check_service(&service).map_err(|why| Exception::new(names::BAD_PARAMETERS, Fault::Caller, why.to_string()))?;

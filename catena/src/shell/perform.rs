@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use catena_core::{Action, Answer, SessionId, Ticket};
+use catena_core::{Action, Answer, Party, SessionId, Ticket};
 use catena_guest::{Image, Start};
 use catena_wire::{
     Encoded, Exception, Fault, Hash, Message, NodeRef, PossibleDuplicate, StepKey, StepLimits, Value, names,
@@ -192,12 +192,23 @@ impl Shell {
     fn perform(self: &Arc<Self>, action: Action, image: Option<Arc<Image>>) {
         match action {
             Action::Send { to, message, receipt, urgency, via } => self.send_by(to, message, receipt, urgency, via),
-            Action::RunService { ticket, service, function, params, budget, credentials, key, duplicate, right } => {
+            Action::RunService {
+                ticket,
+                service,
+                function,
+                params,
+                budget,
+                credentials,
+                key,
+                duplicate,
+                right,
+                by,
+            } => {
                 let Some(known) = self.service(&service) else { return drop(lock(&self.running).remove(&ticket)) };
                 // A chain keeps its own hops and pays one for the step; whatever the step calls in turn has as many as any call.
                 let hops_left = if key.is_some() { RunOptions::default().hops_max } else { budget.hops_left() };
                 let (right, gathered) = self.right_of(right, known.is_replying(&function), hops_left);
-                let context = self.context(ticket, (budget.time_left_us(), hops_left), credentials, key, right);
+                let context = self.context((ticket, by), (budget.time_left_us(), hops_left), credentials, key, right);
                 self.run_service(ticket, (known, function), params, context, gathered, duplicate);
             }
             Action::RightChanged(right) => self.right_changed(&right),
@@ -242,7 +253,7 @@ impl Shell {
             Action::AbandonLookup(lookup) => self.abandon_lookup(lookup),
             Action::FetchCode(code) => self.fetch_code(code),
             Action::Offered { from, entries } => self.offered(&from, entries),
-            Action::ServeResolvers { id, service, to } => self.serve_resolvers(id, service, to),
+            Action::ServeResolvers { id, service, to, by } => self.serve_resolvers(id, service, to, by),
             Action::ResolversSaid { id, answers } => self.questions.answered(id, answers),
             Action::ServeListing { id, to } => self.serve_listing(id, to),
             Action::Listing { id, entries } => self.listings.answered(id, entries),
@@ -275,14 +286,14 @@ impl Shell {
 
     fn context(
         self: &Arc<Self>,
-        ticket: Ticket,
+        (ticket, by): (Ticket, Party),
         (time_left_us, hops_left): (u64, u32),
         credentials: Option<Value>,
         step: Option<StepKey>,
         right: Right,
     ) -> Context {
         let (node, site) = (Arc::clone(&self.name), self.site.clone());
-        Context { time_left_us, hops_left, node, site, credentials, right, step, ticket, shell: Arc::clone(self) }
+        Context { time_left_us, hops_left, node, site, credentials, right, step, ticket, by, shell: Arc::clone(self) }
     }
 
     fn run_service(

@@ -1,8 +1,8 @@
 //! Finds services: asks each resolver in turn, until one knows an instance that answers (libRIPC, section III).
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, ops::Bound, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use catena_core::{Instance, LookupId, Node as Core, Time};
+use catena_core::{Instance, LookupId, Node as Core, Party, Time};
 use catena_directory::{Answer, Location, ResolveError, Resolver};
 use catena_net::{Link, LogLimit, Place, awake};
 use catena_wire::{
@@ -21,6 +21,13 @@ const VISIT_TIMEOUT: Duration = Duration::from_secs(3);
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most names looked up at one time; further ones wait for their turn.
 pub(super) const LOOKUPS_AT_ONCE_MAX: usize = 64;
+/// The most questions of other nodes that this node's resolvers are asked at one time.
+pub(super) const ANSWERED_AT_ONCE_MAX: usize = 64;
+
+/// The most names on either side, in alphabetical order, that one nobody serves is compared with; how many in a row; and how like it one must be to be named.
+const LIKENED_MAX: usize = 512;
+const LIKENED_AT_ONCE: usize = 32;
+const LIKENESS_MIN: f64 = 0.7;
 
 /// Limits log lines about failing resolvers, since anyone who names services can cause them.
 static LINES: LogLimit = LogLimit::new();
@@ -212,7 +219,10 @@ impl Shell {
                 format!("where {service} is cannot be told: {faults}; nothing was done; run again when it can");
             return Exception::new(names::NODE_UNREACHABLE, Fault::Network, message);
         }
-        unknown(service, host, &self.survey().await)
+        let mut known: BTreeSet<_> = self.listed().await.into_iter().map(|entry| entry.service).collect();
+        known.extend(self.own_names());
+        known.extend(self.peers.names_near(service, LIKENED_MAX));
+        unknown(service, host, nearest(service, &known).await)
     }
 
     /// What each resolver says about a service. For the mesh, another node is told only what is known here: otherwise nodes would ask each other in circles.
@@ -264,14 +274,12 @@ impl Shell {
     }
 
     /// Answers another node that asks what this node's resolvers say.
-    pub(super) fn serve_resolvers(self: &Arc<Self>, id: u64, service: String, to: Arc<NodeRef>) {
-        // A request beyond the limit on concurrent look-ups is not answered.
-        if self.lookups.available_permits() == 0 {
-            return;
-        }
+    pub(super) fn serve_resolvers(self: &Arc<Self>, id: u64, service: String, to: Arc<NodeRef>, by: Party) {
+        // One beyond the party's share is not answered.
+        let Some(place) = self.answering.take(by) else { return };
         let shell = Arc::clone(self);
         self.runtime.spawn(async move {
-            let _turn = shell.lookups.acquire().await;
+            let _place = place;
             let answers = shell.resolvers_say(&service).await;
             shell.tell(to, Message::Resolved(id, answers));
         });
@@ -340,17 +348,50 @@ fn down(service: &str, node: &str, host: &str) -> Exception {
     Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)
 }
 
-fn unknown(service: &str, host: &str, known: &[ServiceEntry]) -> Exception {
-    let nearest = known
-        .iter()
-        .filter(|entry| entry.service != service)
-        .map(|entry| (strsim::jaro_winkler(service, &entry.service), &entry.service))
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .filter(|(likeness, _)| *likeness > 0.7);
+/// The name that is most like this one. Names that begin in the same way are next to it in alphabetical order: only so many of those on either side are looked
+/// at, since anyone can offer names, and ask for others.
+async fn nearest(service: &str, known: &BTreeSet<String>) -> Option<String> {
+    let after = (Bound::Excluded(service), Bound::Unbounded);
+    let before = known.range::<str, _>((Bound::Unbounded, Bound::Excluded(service))).rev().take(LIKENED_MAX);
+    let mut nearest = (LIKENESS_MIN, None);
+    for (count, name) in before.chain(known.range::<str, _>(after).take(LIKENED_MAX)).enumerate() {
+        if count % LIKENED_AT_ONCE == LIKENED_AT_ONCE - 1 {
+            tokio::task::yield_now().await;
+        }
+        let likeness = strsim::jaro_winkler(service, name);
+        if likeness > nearest.0 {
+            nearest = (likeness, Some(name));
+        }
+    }
+    nearest.1.cloned()
+}
+
+fn unknown(service: &str, host: &str, nearest: Option<String>) -> Exception {
     let hint = match nearest {
-        Some((_, name)) => format!("did you mean {name}?"),
+        Some(name) => format!("did you mean {name}?"),
         None => "list what there is with `catena ls`".to_owned(),
     };
     let message = format!("no node that {host} knows of serves {service}; {hint}");
     Exception::new(names::UNKNOWN_SERVICE, Fault::Caller, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_nearest_name_is_found_among_however_many_and_few_are_looked_at() {
+        let many = (0..200_000).map(|number| format!("files.{number:06}"));
+        let known: BTreeSet<_> = many.chain(["probe.b".to_owned(), "zzz".to_owned()]).collect();
+        assert_eq!(nearest("probe.c", &known).await.as_deref(), Some("probe.b"));
+        assert_eq!(nearest("prob", &known).await.as_deref(), Some("probe.b"));
+        assert_eq!(nearest("xyz", &known).await, None);
+        let near = nearest("files.100000x", &known).await;
+        assert_eq!(near.as_deref(), Some("files.100000"));
+        let with = |fillers: usize| {
+            (0..fillers).map(|number| format!("z{number:06}")).chain(["yfiles".to_owned()]).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(nearest("zfiles", &with(LIKENED_MAX - 1)).await.as_deref(), Some("yfiles"));
+        assert_eq!(nearest("zfiles", &with(LIKENED_MAX)).await, None, "it is not looked at");
+    }
 }

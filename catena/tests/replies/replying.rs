@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use catena::{Context, Ended, Exception, Policy, RunOptions, Service, exceptions, to_value};
-use tokio::sync::{Notify, Semaphore};
+use catena::{Client, Context, Ended, Exception, Place, Policy, RunOptions, Service, exceptions, to_value};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::{PATIENCE, all, complete, leaf, nodes};
 
@@ -342,4 +342,34 @@ async fn streams_iterators_and_blocking_functions_reply_and_overload_is_refused_
     let refused = |result: &Result<u64, Exception>| matches!(result, Err(why) if why.name == exceptions::OVERLOADED);
     assert!(refused(&second) != refused(&third), "{second:?} {third:?}");
     assert_eq!(first.await.unwrap().unwrap(), 7);
+}
+
+#[allow(clippy::disallowed_methods, reason = "a blocking function has a thread of its own")]
+#[tokio::test(flavor = "multi_thread")]
+async fn one_peer_leaves_places_of_blocking_functions_for_others() {
+    let (go, begun) = (Arc::new(Semaphore::new(0)), watch::Sender::new(0));
+    let (wait, begins) = (Arc::clone(&go), begun.clone());
+    let service = Service::new("a").threads(8, 0).blocking("block", move |_, (): ()| {
+        begins.send_modify(|begun| *begun += 1);
+        tokio::runtime::Handle::current().block_on(wait.acquire())?.forget();
+        Ok(7_u64)
+    });
+    let (nodes, one) = nodes(vec![service]).await;
+    let other = Client::builder("other").join(Place::new(nodes[0].address().unwrap())).connect().await.unwrap();
+    let mut calls = tokio::task::JoinSet::new();
+    let call = |client: Client| async move { client.call::<_, u64>("a", "block", &()).await };
+    (0..8).for_each(|_| drop(calls.spawn(call(one.clone()))));
+    for _ in 0..4 {
+        let refused = tokio::time::timeout(PATIENCE, calls.join_next()).await.expect("it has its share");
+        let why = refused.unwrap().unwrap().unwrap_err();
+        assert_eq!(why.name, exceptions::OVERLOADED, "{why}");
+    }
+    for client in [other, nodes[0].client()] {
+        calls.spawn(call(client));
+    }
+    tokio::time::timeout(PATIENCE, begun.subscribe().wait_for(|begun| *begun == 6)).await.expect("room").unwrap();
+    go.add_permits(6);
+    while let Some(ended) = calls.join_next().await {
+        assert_eq!(ended.unwrap().unwrap(), 7);
+    }
 }

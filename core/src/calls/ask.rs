@@ -69,9 +69,10 @@ impl Calls {
         let (service, function) = (request.service.clone(), request.function.clone());
         let (credentials, key) = (request.credentials.clone(), request.key.clone());
         let duplicate = request.duplicate.as_deref().cloned();
-        let ticket = Ticket(self.number());
+        let (ticket, by) = (Ticket(self.number()), request.by);
         self.put(ground, ticket.0, Call { request, stage: Stage::Running, bytes });
-        let run = Action::RunService { ticket, service, function, params, budget, credentials, key, duplicate, right };
+        let run =
+            Action::RunService { ticket, service, function, params, budget, credentials, key, duplicate, right, by };
         ground.out.ask(run);
     }
 

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 /// Those who have one share together. A node chooses its number itself, so all nodes at one address are one party.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Party {
+pub enum Party {
     /// This node itself.
     Own,
     /// Everything linked over a network from this address; for IPv6 the first 64 bits, which all belong to one customer.

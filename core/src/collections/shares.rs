@@ -8,14 +8,48 @@ use crate::Policy;
 /// Whether a party that has `own` of something may have `more`, where all parties together have `all` and there is room for `max`. A party may have no more
 /// than it leaves free, so that the next party finds room. An eighth of `max` is reserved for this node itself.
 pub(crate) fn leaves_room(policy: &Policy, by: Party, more: usize, own: usize, all: usize, max: usize) -> bool {
+    is_room(if bug!(policy, PeerTakesAll) { Party::Own } else { by }, more, own, all, max)
+}
+
+fn is_room(by: Party, more: usize, own: usize, all: usize, max: usize) -> bool {
     // All of `more` but the last unit, which has to find room too.
     let before = more.saturating_sub(1);
     let left = |max: usize| max.saturating_sub(all.saturating_add(before));
-    if by == Party::Own || bug!(policy, PeerTakesAll) {
+    if by == Party::Own {
         return left(max) > 0;
     }
     let left = left(max - max / 8);
     left > 0 && own.saturating_add(before) <= left
+}
+
+/// Places for what the shell takes on, shared out among parties as is what the machines take on: none has more than it leaves free.
+#[derive(Debug)]
+pub struct Places {
+    shares: Shares<Party>,
+    max: usize,
+}
+
+impl Places {
+    /// So many places, all free.
+    #[must_use]
+    pub fn new(max: usize) -> Self {
+        Self { shares: Shares::default(), max }
+    }
+
+    /// Takes a place, if there is one for this party.
+    #[must_use]
+    pub fn take(&mut self, by: Party) -> bool {
+        let is_room = is_room(by, 1, self.shares.of(by), self.shares.all(), self.max);
+        if is_room {
+            self.shares.add(by);
+        }
+        is_room
+    }
+
+    /// Gives a place back that this party took.
+    pub fn give_back(&mut self, by: Party) {
+        self.shares.remove(by);
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -134,7 +134,10 @@ impl Node {
                 entries.retain(|entry| entry.node.id == from.id);
                 ground.out.ask(Action::Offered { from: from.clone(), entries });
             }
-            Message::Resolve(id, service) => ground.out.ask(Action::ServeResolvers { id, service, to: from.clone() }),
+            Message::Resolve(id, service) => {
+                let (to, by) = (from.clone(), ground.party_of(from.id, None));
+                ground.out.ask(Action::ServeResolvers { id, service, to, by });
+            }
             Message::Resolved(id, answers) => ground.out.ask(Action::ResolversSaid { id, answers }),
             Message::Relay { to, head, tail } => {
                 let (awake, message) = (ground.clock.now(), Encoded { head: head.into(), tail });
