@@ -158,3 +158,37 @@ async fn a_hundred_hostile_functions_hurt_none_of_a_thousand_good_chains() {
     }
     good(&client, &code).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn functions_of_one_peer_that_wait_leave_instances_for_others() {
+    const CHAINS: usize = 20;
+    let few = Sandbox::new(SandboxConfig { instances_max: 16, ..SandboxConfig::default() }).unwrap();
+    let a = Node::builder("a").listen("127.0.0.1:0").sandbox(few).service(common::service("a", &Arc::default()));
+    let a = a.start().await.unwrap();
+    let place = Place::new(a.address().unwrap());
+    let client = Client::builder("peer").sandbox(SANDBOX.clone()).join(place).connect().await.unwrap();
+    // What waits for calls side by side has an instance meanwhile.
+    let source = r#"import { call, emit } from "catena";
+        export default async () => {
+            await call("a/where", null);
+            const both = [call("a/hold", null), call("a/hold", null)];
+            emit("it waits");
+            await Promise.all(both);
+        };"#;
+    let code = client.javascript("waits.js", source).await.unwrap();
+    let (mut waiting, mut refused) = (Vec::new(), 0);
+    for _ in 0..CHAINS {
+        let mut replies = client.run(&code, &()).await.unwrap();
+        match replies.next().await.unwrap() {
+            Ok(_) => waiting.push(replies),
+            Err(why) => {
+                assert!(why.name == exceptions::OVERLOADED && why.message.contains("instances_max"), "{why}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((waiting.len(), refused), (8, CHAINS - 8), "half of seven eighths, and one more");
+    let own = a.client();
+    let code = own.javascript("own.js", "export default () => 7;").await.unwrap();
+    assert_eq!(own.run(&code, &()).await.unwrap().value::<u32>().await.unwrap(), 7);
+}

@@ -84,6 +84,8 @@ pub enum Action {
         seed: u64,
         /// What it may use, if that is less than this node allows.
         limits: StepLimits,
+        /// Whose share pays for it.
+        by: Party,
     },
     /// Lay this continuation over the function's image and settle the call; answer with [`crate::Node::on_turn`], or with
     /// [`crate::Node::on_code_absent`] if the function is not here.
@@ -100,6 +102,8 @@ pub enum Action {
         result: Result<Value, Exception>,
         /// What it may use, if that is less than this node allows.
         limits: StepLimits,
+        /// Whose share pays for it.
+        by: Party,
     },
     /// Lay this continuation over the function's image and begin one branch of its split; answer as to [`Action::Resume`].
     Branch {
@@ -115,6 +119,8 @@ pub enum Action {
         index: u16,
         /// What it may use, if that is less than this node allows.
         limits: StepLimits,
+        /// Whose share pays for it.
+        by: Party,
     },
     /// Settle a call of a live session; answer with [`crate::Node::on_turn`].
     Settle {

@@ -76,9 +76,9 @@ pub struct SandboxConfig {
     pub memory: Arc<dyn MemoryBudget>,
     /// The size of one function's source or module. Default 4 MiB.
     pub function_bytes_max: usize,
-    /// Functions being loaded or waiting for it; one more is refused with `Overloaded`. Default 256.
+    /// Functions being loaded or waiting for it; one more is refused with `Overloaded`. Each [`Owner`](crate::Owner) has a share. Default 256.
     pub loads_max: usize,
-    /// Modules compiled at once, each on one thread of its own. Default 1.
+    /// Modules compiled at once, each on one thread of its own; of one [`Owner`](crate::Owner) one at a time. Default 2.
     pub compiles_max: usize,
     /// How long a load waits for a module to be compiled. Default 10,000 ms.
     pub compile_wall_ms_max: u32,
@@ -98,7 +98,7 @@ impl Default for SandboxConfig {
             memory: Arc::new(GuestsBudget::new(512 << 20)),
             function_bytes_max: 4 << 20,
             loads_max: 256,
-            compiles_max: 1,
+            compiles_max: 2,
             compile_wall_ms_max: 10_000,
             page_finder: None,
         }

@@ -1,12 +1,6 @@
 //! An instance of an image: prepared, run, compared with the image, and reset to it.
 
-use std::{
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use catena_wire::Exception;
@@ -23,6 +17,7 @@ use crate::{
     limits::Limits,
     prototype::Prototype,
     runtime::Runtime,
+    seats::{Place, Seat},
 };
 
 /// Pages compared in one go, which takes about a millisecond; then other tasks get their turn. An instance that has changed more pages is not kept, since it
@@ -30,38 +25,6 @@ use crate::{
 const PAGES_AT_ONCE: usize = 1_024;
 /// The minimum cost of a run in addition to its bytes.
 const RUN_BYTES: usize = 2;
-
-/// Counts instances, so that there are never more than the pool has room for.
-pub(crate) struct Seats {
-    taken: AtomicU32,
-    max: u32,
-}
-
-impl Seats {
-    pub(crate) fn new(max: u32) -> Arc<Self> {
-        Arc::new(Self { taken: AtomicU32::new(0), max })
-    }
-
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Seat> {
-        self.taken
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| (taken < self.max).then_some(taken + 1))
-            .ok()
-            .map(|_| Seat(Arc::clone(self)))
-    }
-
-    pub(crate) fn taken(&self) -> u32 {
-        self.taken.load(Ordering::Relaxed)
-    }
-}
-
-/// Room for one instance.
-pub(crate) struct Seat(Arc<Seats>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// An instance of an image.
 pub(crate) struct Ready {
@@ -75,6 +38,8 @@ pub(crate) struct Ready {
     pub(crate) event: Vec<u8>,
     // Declared after the instance, so that the instance's place in the pool is free before the seat is.
     _seat: Seat,
+    /// In the share of whoever uses it: nobody, while it is kept ready.
+    pub(crate) place: Option<Place>,
 }
 
 impl Ready {
@@ -96,6 +61,7 @@ impl Ready {
             found: Difference::default(),
             event: Vec::new(),
             _seat: seat,
+            place: None,
         })
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use catena_wire::{Exception, Hash};
 
 use crate::{
-    Function, FunctionKind, Image, PageFinder, SandboxConfig, SandboxError, Session,
+    Function, FunctionKind, Image, Owner, PageFinder, SandboxConfig, SandboxError, Session,
     admission::Role,
     cache::Images,
     continuation::Checked,
@@ -20,8 +20,9 @@ use crate::{
     kept::Kept,
     loading::Loading,
     prototype::{Compiled, Prototype},
-    ready::{Ready, Seat, Seats},
+    ready::Ready,
     runtime::Runtime,
+    seats::{Place, Seat, Seats},
     warm::Warm,
 };
 
@@ -30,7 +31,7 @@ static ENGINE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.wasm"));
 
 /// Where functions run. Cheap to clone; all clones are one sandbox.
 #[derive(Clone)]
-pub struct Sandbox(Arc<Inner>);
+pub struct Sandbox(Arc<Inner>, Owner);
 
 /// Counts for people and tests: either current, or since the sandbox was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ impl Sandbox {
             Arc::clone(&prototype),
             untouched(&prototype),
         );
-        Ok(Self(Arc::new(Inner {
+        let inner = Inner {
             loading: Loading::new(config.loads_max, config.compiles_max),
             engine: Arc::new(engine),
             images: Mutex::new(Images::new(config.images_max, config.images_bytes_max)),
@@ -109,7 +110,14 @@ impl Sandbox {
             guests_stopped: AtomicU64::new(0),
             config,
             runtime,
-        })))
+        };
+        Ok(Self(Arc::new(inner), Owner::Own))
+    }
+
+    /// The same sandbox, whose loads and sessions count for `owner`. Of [`Sandbox::new`], they count for [`Owner::Own`].
+    #[must_use]
+    pub fn on_behalf_of(&self, owner: Owner) -> Self {
+        Self(Arc::clone(&self.0), owner)
     }
 
     /// A function as this sandbox would run it: JavaScript is bound to this build's engine.
@@ -145,7 +153,7 @@ impl Sandbox {
         if let Some(image) = self.loaded(code) {
             return Ok(image);
         }
-        self.0.load(code, encoded).await
+        self.0.load(code, encoded, self.1).await
     }
 
     /// A session of the function, not yet started.
@@ -154,7 +162,7 @@ impl Sandbox {
     /// `Overloaded`, if all instances that this sandbox may have are in use.
     #[expect(clippy::unused_async, reason = "callers must not depend on its never waiting")]
     pub async fn begin(&self, image: &Arc<Image>) -> Result<Session, Exception> {
-        Ok(Session::new(Arc::clone(&self.0), self.0.ready(image)?))
+        Ok(Session::new(Arc::clone(&self.0), self.0.ready(image, self.1)?))
     }
 
     /// A session that resumes from a continuation of this image.
@@ -170,12 +178,12 @@ impl Sandbox {
         }
         if image.is_explicit() {
             let explicit = Explicit::decode(image.digest, continuation).map_err(bad_continuation)?;
-            let session = Session::new(Arc::clone(inner), inner.ready(image)?);
+            let session = Session::new(Arc::clone(inner), inner.ready(image, self.1)?);
             return Ok(session.resumed_explicit(explicit));
         }
         let shape = image.shape(inner.runtime.memory_pages_max());
         let checked = Checked::new(&shape, continuation).map_err(bad_continuation)?;
-        let mut ready = inner.ready(image)?;
+        let mut ready = inner.ready(image, self.1)?;
         ready.lay(&checked)?;
         Ok(Session::new(Arc::clone(inner), ready))
     }
@@ -211,8 +219,20 @@ impl std::fmt::Debug for Sandbox {
 }
 
 impl Inner {
-    /// An instance of the image in its base state: one kept ready, else a new one.
-    pub(crate) fn ready(&self, image: &Arc<Image>) -> Result<Box<Ready>, Exception> {
+    /// An instance of the image in its base state, for this owner.
+    pub(crate) fn ready(&self, image: &Arc<Image>, owner: Owner) -> Result<Box<Ready>, Exception> {
+        let place = self.place(owner)?;
+        let mut ready = self.kept_or_new(image)?;
+        ready.place = Some(place);
+        Ok(ready)
+    }
+
+    pub(crate) fn place(&self, owner: Owner) -> Result<Place, Exception> {
+        self.seats.place(owner).ok_or_else(|| self.no_seat())
+    }
+
+    /// One kept ready, else a new one.
+    pub(crate) fn kept_or_new(&self, image: &Arc<Image>) -> Result<Box<Ready>, Exception> {
         let kept = lock(&self.warm).take(image.id);
         if let Some(ready) = kept {
             self.warm_hits.fetch_add(1, Ordering::Relaxed);
@@ -232,16 +252,24 @@ impl Inner {
 
     /// Room for one more instance: without a seat, the pool may have none.
     pub(crate) fn seat(&self) -> Result<Seat, Exception> {
-        let seat = self.seats.take().or_else(|| {
+        loop {
+            if let Some(seat) = self.seats.take() {
+                return Ok(seat);
+            }
             // Evicts the least recently used; it is dropped before a seat is tried again.
-            drop(evict(&self.warm));
-            self.seats.take()
-        });
-        seat.ok_or_else(|| overloaded("instances_max", self.config.instances_max.into()))
+            if evict(&self.warm).is_none() {
+                return Err(self.no_seat());
+            }
+        }
+    }
+
+    fn no_seat(&self) -> Exception {
+        overloaded("instances_max", self.config.instances_max.into())
     }
 
     /// Keeps an instance that is in its image's base state.
     pub(crate) fn keep(&self, mut ready: Box<Ready>) {
+        let _place = ready.place.take();
         // The last user may have had lower limits than the next.
         ready.limit(&self.runtime.limits);
         let one_too_many = lock(&self.warm).put(ready);

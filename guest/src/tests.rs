@@ -7,12 +7,12 @@ use catena_wire::Value;
 use proptest::prelude::*;
 
 use crate::{
-    FunctionKind, Image, PageFinder, Sandbox, SandboxConfig, Start,
+    FunctionKind, Image, Owner, PageFinder, Sandbox, SandboxConfig, Start,
     continuation::{Checked, apply},
     ready::Ready,
 };
 
-fn sandbox(page_finder: Option<PageFinder>) -> Sandbox {
+pub(crate) fn sandbox(page_finder: Option<PageFinder>) -> Sandbox {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     Sandbox::new(SandboxConfig {
         cache_dir: Some(target.join("wasmtime-cache")),
@@ -52,7 +52,7 @@ fn load(sandbox: &Sandbox, kind: FunctionKind, code: &[u8]) -> Arc<Image> {
 
 fn fresh(sandbox: &Sandbox, image: &Arc<Image>) -> Ready {
     let inner = sandbox.inner();
-    Ready::new(&inner.runtime, image, crate::ready::Seats::new(1).take().unwrap()).unwrap()
+    Ready::new(&inner.runtime, image, crate::seats::Seats::new(1).take().unwrap()).unwrap()
 }
 
 /// The complete state of an instance.
@@ -217,7 +217,7 @@ fn nothing_of_one_chain_is_left_for_the_next() {
                 }
             });
             assert_eq!(sandbox.stats().warm_instances, which + 1, "it was put back");
-            let mut ready = sandbox.inner().ready(&image).unwrap();
+            let mut ready = sandbox.inner().ready(&image, Owner::Own).unwrap();
             assert_same(&state(&mut ready), &untouched, &format!("{source} in round {round}"));
             sandbox.inner().keep(ready);
         }
@@ -287,7 +287,7 @@ fn an_instance_of_one_function_becomes_one_of_another() {
         KEEPERS.iter().map(|source| load(&sandbox, FunctionKind::JavaScript, source.as_bytes())).collect();
     let secret = Value::encode(&"a secret");
     for (round, image) in images.iter().cycle().take(20).enumerate() {
-        let mut ready = sandbox.inner().ready(image).unwrap();
+        let mut ready = sandbox.inner().ready(image, Owner::Own).unwrap();
         assert_same(&state(&mut ready), &state(&mut fresh(&sandbox, image)), &format!("round {round}"));
         sandbox.inner().keep(ready);
         wait(async {

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use catena_guest::{Function, FunctionKind, GuestsBudget, SandboxConfig};
+use catena_guest::{Function, FunctionKind, GuestsBudget, Owner, Sandbox, SandboxConfig};
 use catena_wire::{Fault, Value, names};
 use common::{NODES, START, Way, answer, config, guest, json_of, load_js, load_wasm, run, sandbox, starting, value};
 use serde_json::json;
@@ -241,6 +241,27 @@ async fn one_instance_too_many_is_refused_and_room_is_made_of_those_unused() {
     load_wasm(&sandbox, &guest("relay.wasm")).await.unwrap();
     assert_eq!(sandbox.stats().warm_instances, 1);
     sandbox.begin(images[1]).await.unwrap();
+}
+
+#[tokio::test]
+async fn instances_that_one_owner_holds_leave_room_for_others() {
+    let sandbox = common::sandbox(SandboxConfig { instances_max: 16, ..common::config() });
+    let image = load_js(&sandbox, "export default () => 1;").await.unwrap();
+    let hold = async |sandbox: &Sandbox| {
+        let mut held = Vec::new();
+        while let Ok(session) = sandbox.begin(&image).await {
+            held.push(session);
+        }
+        held
+    };
+    let [one, other] = [1, 2].map(|number| sandbox.on_behalf_of(Owner::Other(number)));
+    let of_one = hold(&one).await;
+    // One that is over is kept ready, and takes no room.
+    drop(sandbox.begin(&image).await.unwrap());
+    let (of_other, own) = (hold(&other).await, hold(&sandbox).await);
+    assert_eq!([of_one.len(), of_other.len(), own.len()], [8, 4, 4]);
+    drop((of_one, of_other));
+    assert_eq!(hold(&one).await.len(), 6, "as many as are left, but for an eighth of all");
 }
 
 /// A guest that answers any event with no events, takes those of up to `inbox` bytes at 0x100, and has scratch from there on.

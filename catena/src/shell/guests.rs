@@ -1,21 +1,21 @@
 //! Runs and suspends guests as the machines say.
 
-use std::{sync::Arc, time::Instant};
+use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use bytes::Bytes;
-use catena_core::{GuestAsk, SessionId, Turn};
-use catena_guest::{Image, Session, Start};
+use catena_core::{GuestAsk, Party, SessionId, Turn};
+use catena_guest::{Image, Owner, Sandbox, Session, Start};
 use catena_wire::{Exception, Fault, Hash, StepLimits, Value, names};
 
 use super::{Shell, in_turn::InTurn};
 use crate::random;
 
-/// What a guest resumes from.
+/// What a guest resumes from, and whose share pays for it.
 pub(super) enum Basis {
     /// The function as it was loaded.
-    Image(Hash),
+    Image(Party, Hash),
     /// Its continuation, laid over the image, which is given if it is at hand.
-    Continuation(Hash, Option<Arc<Image>>, Bytes),
+    Continuation(Party, Hash, Option<Arc<Image>>, Bytes),
     /// The guest is at this node already.
     Live,
 }
@@ -59,16 +59,18 @@ impl Shell {
     ) -> Result<Option<Session>, Exception> {
         let mut guest = match basis {
             Basis::Live => return Ok(self.sessions.take(id)),
-            Basis::Image(code) => {
-                let image = self.image(code).await?;
-                self.sandbox().await?.begin(&image).await?
+            Basis::Image(by, code) => {
+                let sandbox = self.sandbox_for(by).await?;
+                let image = self.image(&sandbox, code).await?;
+                sandbox.begin(&image).await?
             }
-            Basis::Continuation(code, image, continuation) => {
+            Basis::Continuation(by, code, image, continuation) => {
+                let sandbox = self.sandbox_for(by).await?;
                 let image = match image {
                     Some(image) => image,
-                    None => self.image(code).await?,
+                    None => self.image(&sandbox, code).await?,
                 };
-                self.sandbox().await?.resume(&image, &continuation).await?
+                sandbox.resume(&image, &continuation).await?
             }
         };
         guest.lower(limits)?;
@@ -104,8 +106,11 @@ impl Shell {
         }
     }
 
-    async fn image(self: &Arc<Self>, code: Hash) -> Result<Arc<Image>, Exception> {
-        let sandbox = self.sandbox().await?;
+    async fn sandbox_for(self: &Arc<Self>, by: Party) -> Result<Sandbox, Exception> {
+        Ok(self.sandbox().await?.on_behalf_of(owner(by)))
+    }
+
+    async fn image(&self, sandbox: &Sandbox, code: Hash) -> Result<Arc<Image>, Exception> {
         if let Some(image) = sandbox.loaded(code) {
             return Ok(image);
         }
@@ -125,6 +130,16 @@ impl Shell {
     pub(super) fn loaded(&self, code: Hash) -> Option<Arc<Image>> {
         self.sandbox.get()?.loaded(code)
     }
+}
+
+/// The sandbox's name for a party. An address of IPv6 comes without its last 64 bits, and one of IPv4 is put before as many, so that none is the number of a node.
+fn owner(by: Party) -> Owner {
+    Owner::Other(match by {
+        Party::Own => return Owner::Own,
+        Party::Address(IpAddr::V4(address)) => u128::from(address.to_bits()) << 64,
+        Party::Address(IpAddr::V6(address)) => address.to_bits(),
+        Party::Node(node) => node.0.into(),
+    })
 }
 
 fn translate(turn: catena_guest::Turn) -> Turn {

@@ -219,16 +219,16 @@ impl Shell {
                 let_go(cancelled.listens);
                 self.offering.done.notify_waiters();
             }
-            Action::Begin { session, code, input, started_at_ms, seed, limits } => {
+            Action::Begin { session, code, input, started_at_ms, seed, limits, by } => {
                 let event = Event::Start(input, Start { started_at_ms, seed });
-                self.run_guest(session, Basis::Image(code), limits, event);
+                self.run_guest(session, Basis::Image(by, code), limits, event);
             }
-            Action::Resume { session, code, continuation, call, result, limits } => {
-                let basis = Basis::Continuation(code, image, continuation);
+            Action::Resume { session, code, continuation, call, result, limits, by } => {
+                let basis = Basis::Continuation(by, code, image, continuation);
                 self.run_guest(session, basis, limits, Event::Settled(call, result));
             }
-            Action::Branch { session, code, continuation, call, index, limits } => {
-                let basis = Basis::Continuation(code, image, continuation);
+            Action::Branch { session, code, continuation, call, index, limits, by } => {
+                let basis = Basis::Continuation(by, code, image, continuation);
                 self.run_guest(session, basis, limits, Event::Branch(call, index));
             }
             Action::Settle { session, call, result } => {

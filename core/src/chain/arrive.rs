@@ -222,8 +222,8 @@ impl Chains {
             Awaits::Branch(index) => {
                 self.set_phase(session, Phase::Running);
                 let Some(activation) = self.get(session) else { return };
-                let (code, limits) = (activation.state.code, activation.state.limits);
-                ground.out.ask(Action::Branch { session, code, continuation, call, index, limits });
+                let (code, limits, by) = (activation.state.code, activation.state.limits, activation.by);
+                ground.out.ask(Action::Branch { session, code, continuation, call, index, limits, by });
             }
         }
     }
@@ -239,9 +239,9 @@ impl Chains {
     ) {
         let Some(activation) = self.get_mut(session) else { return };
         let result = activation.state.observe(result);
-        let (code, limits) = (activation.state.code, activation.state.limits);
+        let (code, limits, by) = (activation.state.code, activation.state.limits, activation.by);
         self.set_phase(session, Phase::Running);
-        ground.out.ask(Action::Resume { session, code, continuation, call, result, limits });
+        ground.out.ask(Action::Resume { session, code, continuation, call, result, limits, by });
     }
 
     /// Begins a chain of this node; `by` is the peer on whose behalf, if a service of this node answers that peer with a chain.
@@ -297,7 +297,7 @@ impl Chains {
         let session = self.insert(Activation { heartbeat_at, profile, ..begun });
         ground.dedup.begin(arrived, senders, session);
         let limits = plan.limits;
-        ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits });
+        ground.out.ask(Action::Begin { session, code, input, started_at_ms, seed, limits, by });
         Ok(())
     }
 }

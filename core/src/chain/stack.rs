@@ -75,7 +75,7 @@ impl Chains {
         continuation: Bytes,
     ) {
         let Some(activation) = self.get_mut(session) else { return };
-        let (code, chain) = (sub.code, activation.chain());
+        let (code, chain, by) = (sub.code, activation.chain(), activation.by);
         let state = &mut activation.state;
         state.stack.push(Frame {
             code: core::mem::replace(&mut state.code, code),
@@ -96,7 +96,7 @@ impl Chains {
         let seed = chain.seed() ^ u64::from(step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.set_phase(session, Phase::Running);
         let limits = StepLimits::UNCHANGED;
-        ground.out.ask(Action::Begin { session, code, input: sub.input, started_at_ms, seed, limits });
+        ground.out.ask(Action::Begin { session, code, input: sub.input, started_at_ms, seed, limits, by });
     }
 
     /// The function has ended. If there is a frame on the stack, the enclosing chain goes on right here; otherwise the whole chain ends.

@@ -95,14 +95,14 @@ impl World {
                 self.hosts[host].guests.insert(session, (code, guest));
                 self.turn(host, session, |guest, program| guest.turn(program, None));
             }
-            Action::Branch { session, code, continuation, call, index, limits } => {
+            Action::Branch { session, code, continuation, call, index, limits, .. } => {
                 self.must_be_new(host, session, "Branch");
                 self.must_have(host, session, code);
                 let guest = self.must_be_as_taken(host, &continuation, limits);
                 self.hosts[host].guests.insert(session, (code, guest));
                 self.turn(host, session, |guest, program| guest.branch(program, call, index));
             }
-            Action::Resume { session, code, continuation, call, result, limits } => {
+            Action::Resume { session, code, continuation, call, result, limits, .. } => {
                 self.must_be_new(host, session, "Resume");
                 self.must_have(host, session, code);
                 let guest = self.must_be_as_taken(host, &continuation, limits);
