@@ -8,11 +8,12 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
+use wasmtime::{Memory, ResourceLimiter, StoreContextMut, UpdateDeadline};
 
 use crate::{
-    budget::{INSTANCE_FREE_BYTES, MemoryBudget},
+    budget::{INITIAL_BYTES, INSTANCE_FREE_BYTES, MemoryBudget},
     limits::{HARD_STOP_EPOCHS, Limits, MEMORY_RESERVE_BYTES},
+    pages::Pages,
     ticker::Ticker,
 };
 
@@ -68,6 +69,11 @@ impl Clock {
 #[error("the step ran for longer than it may")]
 pub(crate) struct Overtime;
 
+/// The node has no room for the memory that a guest has written.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no room for what the guest has written")]
+struct NoRoom;
+
 /// The data of a guest's store.
 pub(crate) struct Host {
     pub(crate) clock: Arc<Clock>,
@@ -81,12 +87,19 @@ pub(crate) struct Host {
     pub(crate) node_full: bool,
     pub(crate) memory: Arc<dyn MemoryBudget>,
     taken_bytes: u64,
+    /// The guest's memory, once there is one.
+    pub(crate) guest_memory: Option<Memory>,
+    pages: Arc<Pages>,
+    /// Pages that the guest has written, as found at the last epoch; kept so that it grows only once.
+    written: Vec<u32>,
+    /// What was taken from the budget for those of the first [`INITIAL_BYTES`].
+    written_bytes: u64,
     /// Bytes by which the guest has grown since it last yielded.
     grown_bytes: u64,
 }
 
 impl Host {
-    pub(crate) fn new(clock: Clock, limits: &Limits, memory: Arc<dyn MemoryBudget>) -> Self {
+    pub(crate) fn new(clock: Clock, limits: &Limits, memory: Arc<dyn MemoryBudget>, pages: Arc<Pages>) -> Self {
         Self {
             clock: Arc::new(clock),
             step_max: Duration::from_millis(limits.step_wall_ms_max.into()),
@@ -96,6 +109,10 @@ impl Host {
             node_full: false,
             memory,
             taken_bytes: 0,
+            guest_memory: None,
+            pages,
+            written: Vec::new(),
+            written_bytes: 0,
             grown_bytes: 0,
         }
     }
@@ -122,6 +139,10 @@ impl Host {
         let host = store.data_mut();
         host.clock.ticker.busy();
         host.grown_bytes = 0;
+        if !Self::charge_running(&mut store) {
+            return Err(wasmtime::Error::new(NoRoom));
+        }
+        let host = store.data_mut();
         if host.clock.spent() >= host.step_max {
             host.late_epochs += 1;
             if host.late_epochs > HARD_STOP_EPOCHS {
@@ -129,6 +150,35 @@ impl Host {
             }
         }
         Ok(UpdateDeadline::Yield(1))
+    }
+
+    /// Takes from the budget what a guest that runs has written. Until the end of its first slice, only as many guests as there are threads have not been asked.
+    fn charge_running(store: &mut StoreContextMut<'_, Self>) -> bool {
+        let Some(memory) = store.data().guest_memory else { return true };
+        let (bytes, host) = memory.data_and_store_mut(store);
+        let mut written = std::mem::take(&mut host.written);
+        host.pages.look(bytes.get(..INITIAL_BYTES).unwrap_or(bytes), &mut written);
+        let granted = host.charge(&written);
+        host.written = written;
+        granted
+    }
+
+    /// Takes from the budget what the guest has written, so far as it is not free. `false`: there is no room for it.
+    pub(crate) fn charge(&mut self, written: &[u32]) -> bool {
+        let due = self.pages.bytes_among(written, INITIAL_BYTES).saturating_sub(INSTANCE_FREE_BYTES);
+        let more = due.saturating_sub(self.written_bytes);
+        let granted = more == 0 || self.memory.take(more);
+        if granted {
+            self.taken_bytes += more;
+            self.written_bytes += more;
+        }
+        self.node_full |= !granted;
+        granted
+    }
+
+    /// Whether nothing is or would be taken from the budget for what the guest has written.
+    pub(crate) fn is_free(&self, written: &[u32]) -> bool {
+        self.pages.bytes_among(written, INITIAL_BYTES) <= INSTANCE_FREE_BYTES
     }
 }
 
@@ -142,7 +192,7 @@ impl ResourceLimiter for Host {
     fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
         let desired = desired as u64;
         if desired <= self.memory_bytes_max {
-            let more = desired.saturating_sub(INSTANCE_FREE_BYTES.max(current as u64));
+            let more = desired.saturating_sub(INITIAL_BYTES.max(current) as u64);
             let granted = self.memory.take(more);
             self.taken_bytes += if granted { more } else { 0 };
             // The guest might cope with the refusal, but then its behaviour would depend on the other guests; so the step is stopped.

@@ -92,9 +92,11 @@ impl Instance {
         for (entry, export) in entries.iter_mut().zip(&exports.entries) {
             *entry = look.function(export.as_ref())?;
         }
+        let memory = look.export(&exports.memory).and_then(Extern::into_memory).ok_or_else(missing)?;
+        look.store.data_mut().guest_memory = Some(memory);
         Ok(Self {
             watch: Watch::default(),
-            memory: look.export(&exports.memory).and_then(Extern::into_memory).ok_or_else(missing)?,
+            memory,
             globals: exports
                 .globals
                 .iter()
@@ -134,6 +136,17 @@ impl Instance {
     /// Updates `found`, the result of the last call, to the pages that may differ from the image.
     pub(crate) fn find(&mut self, pages: &Pages, found: &mut Vec<u32>) {
         pages.find(self.memory.data(&self.store), &mut self.watch, found);
+    }
+
+    /// Takes from the node's budget what the guest has written, which are these pages.
+    pub(crate) fn charge(&mut self, written: &[u32]) -> Result<(), Stop> {
+        self.store.data_mut().charge(written);
+        full(self.store.data()).map_or(Ok(()), Err)
+    }
+
+    /// Whether nothing is taken from the node's budget for these pages.
+    pub(crate) fn is_free(&self, written: &[u32]) -> bool {
+        self.store.data().is_free(written)
     }
 
     /// The size of the memory in pages of 64 KiB.

@@ -72,7 +72,7 @@ pub struct SandboxConfig {
     pub warm_instances_max: usize,
     /// All instances, in sessions or kept ready. Default 1,024.
     pub instances_max: u32,
-    /// The budget for the memory of all instances, beyond 2 MiB for each. Default 512 MiB.
+    /// The budget for the memory of all instances, beyond 512 KiB that each may write. Default 512 MiB.
     pub memory: Arc<dyn MemoryBudget>,
     /// The size of one function's source or module. Default 4 MiB.
     pub function_bytes_max: usize,

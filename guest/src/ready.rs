@@ -84,6 +84,12 @@ impl Ready {
         self.instance.set_globals(checked.globals()).map_err(failed)
     }
 
+    /// Takes from the node's budget what the guest has written until now, before it waits.
+    pub(crate) fn charge(&mut self, runtime: &Runtime) -> Result<(), Stop> {
+        self.instance.find(&runtime.pages, &mut self.pages);
+        self.instance.charge(&self.pages)
+    }
+
     /// Finds the pages that may differ from the image.
     fn find(&mut self, runtime: &Runtime) {
         self.found.runs.clear();
@@ -151,8 +157,10 @@ impl Ready {
 
     /// Whether it can be reset, at little cost now and for later users.
     fn is_worth_keeping(&self) -> bool {
-        // Memory never shrinks.
-        self.pages.len() <= PAGES_AT_ONCE && self.instance.memory_pages() == self.image.memory_pages
+        // Memory never shrinks; and what is kept ready takes nothing that guests in use may need.
+        self.pages.len() <= PAGES_AT_ONCE
+            && self.instance.is_free(&self.pages)
+            && self.instance.memory_pages() == self.image.memory_pages
     }
 
     /// Turns this instance, which must be in its image's base state, into one of another function of the same engine.

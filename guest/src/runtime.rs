@@ -26,7 +26,7 @@ const INSTANCE_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Runtime {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<Host>,
-    pub(crate) pages: Pages,
+    pub(crate) pages: Arc<Pages>,
     pub(crate) limits: Limits,
     memory: Arc<dyn MemoryBudget>,
     ticker: Arc<Ticker>,
@@ -47,7 +47,7 @@ impl Runtime {
         Ok(Self {
             engine,
             linker,
-            pages,
+            pages: Arc::new(pages),
             limits: config.limits.clone(),
             memory: Arc::clone(&config.memory),
             ticker: Arc::new(ticker),
@@ -56,7 +56,8 @@ impl Runtime {
 
     /// A store in which one guest runs under the limits.
     pub(crate) fn store(&self) -> Store<Host> {
-        let host = Host::new(Clock::new(Arc::clone(&self.ticker)), &self.limits, Arc::clone(&self.memory));
+        let clock = Clock::new(Arc::clone(&self.ticker));
+        let host = Host::new(clock, &self.limits, Arc::clone(&self.memory), Arc::clone(&self.pages));
         let mut store = Store::new(&self.engine, host);
         store.limiter(|host| host);
         store.epoch_deadline_callback(Host::epoch);

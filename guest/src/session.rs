@@ -151,12 +151,20 @@ impl Session {
             return Err(session_over());
         }
         let outbox = ready.deliver(&self.limits, to).await.and_then(|outbox| self.read(outbox));
-        let turn = outbox.map_err(|stop| {
+        let turn = outbox.and_then(|turn| self.charged(turn)).map_err(|stop| {
             self.sandbox.count_stop();
             stop.into_exception(&self.limits)
         })?;
         self.phase = if turn.end.is_some() { Phase::Ended } else { Phase::Idle };
         Ok(turn)
+    }
+
+    /// The turn, once there is room for what the guest keeps while it waits.
+    fn charged(&mut self, turn: Turn) -> Result<Turn, Stop> {
+        match self.ready.as_mut().filter(|_| turn.end.is_none()) {
+            Some(ready) => ready.charge(&self.sandbox.runtime).map(|()| turn),
+            None => Ok(turn),
+        }
     }
 
     fn read(&mut self, outbox: Outbox) -> Result<Turn, Stop> {

@@ -286,14 +286,20 @@ fn an_instance_of_one_function_becomes_one_of_another() {
     let images: Vec<_> =
         KEEPERS.iter().map(|source| load(&sandbox, FunctionKind::JavaScript, source.as_bytes())).collect();
     let secret = Value::encode(&"a secret");
-    for (round, image) in images.iter().cycle().take(20).enumerate() {
-        let mut ready = sandbox.inner().ready(image, Owner::Own).unwrap();
-        assert_same(&state(&mut ready), &state(&mut fresh(&sandbox, image)), &format!("round {round}"));
-        sandbox.inner().keep(ready);
+    let run = |image: &Arc<Image>| {
         wait(async {
             let mut session = sandbox.begin(image).await.unwrap();
             session.start(&secret, Start { started_at_ms: 0, seed: 0 }).await.unwrap();
         });
+    };
+    for image in images.iter().cycle().take(20) {
+        run(image);
+    }
+    // To read a page counts as writing it, so these are not kept after they have run again.
+    for image in &images {
+        let mut ready = sandbox.inner().ready(image, Owner::Own).unwrap();
+        assert_same(&state(&mut ready), &state(&mut fresh(&sandbox, image)), image.name());
+        sandbox.inner().keep(ready);
     }
     assert!(sandbox.stats().warm_converted >= 18, "{:?}", sandbox.stats());
 }

@@ -309,6 +309,39 @@ async fn a_module_for_whose_memory_the_node_has_no_room_is_not_at_fault() {
 }
 
 #[tokio::test]
+async fn what_guests_write_of_their_first_memory_is_bounded_by_the_nodes() {
+    let memory = Arc::new(GuestsBudget::new(8 << 20));
+    let sandbox = sandbox(SandboxConfig { memory, ..config() });
+    let write = |kib: u32, then: &str| {
+        let filled = format!("(memory.fill (i32.const 4096) (i32.const 1) (i32.const {}))", kib << 10);
+        starting(31, &format!("{filled} {then}"))
+    };
+    // Says that nothing happened.
+    let waits = "(i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
+    let small = load_wasm(&sandbox, &write(100, waits)).await.unwrap();
+    let waits = load_wasm(&sandbox, &write(1_500, waits)).await.unwrap();
+    let loops = load_wasm(&sandbox, &write(1_500, "(loop (br 0))")).await.unwrap();
+    let mut waiting = Vec::new();
+    let refused = loop {
+        let mut session = sandbox.begin(&waits).await.unwrap();
+        match session.start(&value(&json!(null)), START).await {
+            Ok(_) => waiting.push(session),
+            Err(why) => break why,
+        }
+    };
+    assert_eq!((refused.name.as_str(), refused.fault), (names::OVERLOADED, Fault::Node), "{refused}");
+    assert_eq!(waiting.len(), 8, "a MiB of each counts");
+    let busy = sandbox.begin(&loops).await.unwrap().start(&value(&json!(null)), START).await.unwrap_err();
+    assert_eq!(busy.name, names::OVERLOADED, "{busy}");
+    // One that writes little needs no room.
+    let mut session = sandbox.begin(&small).await.unwrap();
+    session.start(&value(&json!(null)), START).await.unwrap();
+    drop((waiting, session));
+    assert_eq!(sandbox.stats().warm_instances, 1, "what writes much is not kept ready");
+    sandbox.begin(&waits).await.unwrap().start(&value(&json!(null)), START).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_would_take_long_to_compile_is_refused_by_the_limits_name() {
     let sandbox = sandbox(config());
     let many_blocks = format!("(local{}) {}", " i32".repeat(1_100), "(loop (br_if 0 (local.get 0)))".repeat(1_000));

@@ -49,6 +49,17 @@ impl Pages {
             .map(|finder| Self { finder, pagemap, watches: Watch::works() })
     }
 
+    /// Bytes of those pages found that lie among the first `len` bytes: none where it is not known which were written.
+    pub(crate) fn bytes_among(&self, found: &[u32], len: usize) -> u64 {
+        match self.finder {
+            PageFinder::Everything => 0,
+            PageFinder::PagemapScan | PageFinder::PagemapRead => {
+                let count = found.partition_point(|page| (*page as usize) < len / PAGE_BYTES);
+                (count * PAGE_BYTES) as u64
+            }
+        }
+    }
+
     pub(crate) const fn finder(&self) -> PageFinder {
         self.finder
     }
@@ -57,13 +68,14 @@ impl Pages {
     /// which `watch` refers to. A page too many costs a comparison, but no page is ever missed: in any doubt, all are included.
     pub(crate) fn find(&self, memory: &[u8], watch: &mut Watch, found: &mut Vec<u32>) {
         if !watch.rules_out_more() {
-            found.clear();
             self.look(memory, found);
         }
         *watch = if self.watches { Watch::Found } else { Watch::Unknown };
     }
 
-    fn look(&self, memory: &[u8], found: &mut Vec<u32>) {
+    /// The same, without a watch.
+    pub(crate) fn look(&self, memory: &[u8], found: &mut Vec<u32>) {
+        found.clear();
         let asked = match (self.finder, &self.pagemap) {
             (PageFinder::PagemapScan, Some(pagemap)) => kernel::scan(pagemap, memory, found),
             (PageFinder::PagemapRead, Some(pagemap)) => pagemap::read(pagemap, memory, found),
