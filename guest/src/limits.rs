@@ -70,7 +70,7 @@ pub struct SandboxConfig {
     pub images_bytes_max: u64,
     /// Instances kept ready between sessions: each holds the pages that it changed, about 150 KiB for JavaScript. Default 128.
     pub warm_instances_max: usize,
-    /// All instances, in sessions or kept ready. Default 1,024.
+    /// All instances, in sessions or kept ready. Each [`Owner`](crate::Owner) has a share of those in sessions. Default 1,024.
     pub instances_max: u32,
     /// The budget for the memory of all instances, beyond 512 KiB that each may write. Default 512 MiB.
     pub memory: Arc<dyn MemoryBudget>,
