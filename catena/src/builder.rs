@@ -343,8 +343,7 @@ impl NodeBuilder {
         self
     }
 
-    /// Makes this node a repository, which keeps functions for the nodes that join it (rpc-chains section 3.2), and for those that joined a node which lists a
-    /// service of it.
+    /// Makes this node a repository, which keeps functions for the nodes that join it (rpc-chains section 3.2).
     #[must_use]
     pub fn repository(mut self) -> Self {
         self.repository = true;
@@ -451,7 +450,7 @@ impl NodeBuilder {
         }
         let node = me.id.0;
         if self.repository {
-            core.set_repository(me);
+            core.set_repository(Some(Arc::new(me)));
         }
         let images_bytes = if self.sandbox.shared.is_none() { self.memory.bytes_max() / IMAGES_PART } else { 0 };
         let set_aside = self.memory.lease(self.memory.bytes_max() / STORE_PART + images_bytes).ok();

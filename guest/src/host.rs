@@ -14,6 +14,7 @@ use crate::{
     budget::{INITIAL_BYTES, INSTANCE_FREE_BYTES, MemoryBudget},
     limits::{HARD_STOP_EPOCHS, Limits, MEMORY_RESERVE_BYTES},
     pages::Pages,
+    seats::Place,
     ticker::Ticker,
 };
 
@@ -87,6 +88,8 @@ pub(crate) struct Host {
     pub(crate) node_full: bool,
     pub(crate) memory: Arc<dyn MemoryBudget>,
     taken_bytes: u64,
+    /// In the share of whoever uses the instance: nobody, while it is kept ready.
+    place: Option<Place>,
     /// The guest's memory, once there is one.
     pub(crate) guest_memory: Option<Memory>,
     pages: Arc<Pages>,
@@ -109,6 +112,7 @@ impl Host {
             node_full: false,
             memory,
             taken_bytes: 0,
+            place: None,
             guest_memory: None,
             pages,
             written: Vec::new(),
@@ -167,13 +171,27 @@ impl Host {
     pub(crate) fn charge(&mut self, written: &[u32]) -> bool {
         let due = self.pages.bytes_among(written, INITIAL_BYTES).saturating_sub(INSTANCE_FREE_BYTES);
         let more = due.saturating_sub(self.written_bytes);
-        let granted = more == 0 || self.memory.take(more);
+        let granted = self.take(more);
         if granted {
-            self.taken_bytes += more;
             self.written_bytes += more;
+        }
+        granted
+    }
+
+    /// Takes this much from the budget, and of the share of whoever uses the instance. `false`: there is no room for it.
+    fn take(&mut self, bytes: u64) -> bool {
+        let shared = self.place.as_mut().is_none_or(|place| place.take(bytes));
+        let granted = bytes == 0 || (shared && self.memory.take(bytes));
+        if granted {
+            self.taken_bytes += bytes;
         }
         self.node_full |= !granted;
         granted
+    }
+
+    /// The instance is used in this place from now on; returns the one in which it was used before.
+    pub(crate) fn set_place(&mut self, place: Option<Place>) -> Option<Place> {
+        std::mem::replace(&mut self.place, place.map(|place| place.with(self.taken_bytes)))
     }
 
     /// Whether nothing is or would be taken from the budget for what the guest has written.
@@ -193,10 +211,8 @@ impl ResourceLimiter for Host {
         let desired = desired as u64;
         if desired <= self.memory_bytes_max {
             let more = desired.saturating_sub(INITIAL_BYTES.max(current) as u64);
-            let granted = self.memory.take(more);
-            self.taken_bytes += if granted { more } else { 0 };
-            // The guest might cope with the refusal, but then its behaviour would depend on the other guests; so the step is stopped.
-            self.node_full |= !granted;
+            // The guest might cope with a refusal, but then its behaviour would depend on the other guests; so the step is stopped.
+            let granted = self.take(more);
             // Before it runs, there is no slice to end.
             if granted && current > 0 {
                 self.grown_bytes += more;

@@ -14,6 +14,7 @@ use crate::{
     prototype::{Compiled, Exports, Prototype},
     runtime::Runtime,
     scratch::Scratch,
+    seats::Place,
 };
 
 type Entry = TypedFunc<(u32, u32), u64>;
@@ -117,6 +118,11 @@ impl Instance {
     /// Sets the limits of whoever runs in the instance next.
     pub(crate) fn limit(&mut self, limits: &Limits) {
         self.store.data_mut().limit(limits);
+    }
+
+    /// See [`Host::set_place`].
+    pub(crate) fn set_place(&mut self, place: Option<Place>) -> Option<Place> {
+        self.store.data_mut().set_place(place)
     }
 
     pub(crate) fn memory(&self) -> &[u8] {

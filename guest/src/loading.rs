@@ -62,7 +62,7 @@ impl Loading {
             Some(load) => Arc::clone(load),
             None => {
                 let own = loads.values().filter(|load| load.owner == owner).count();
-                if !owner.may_have_more(own, loads.len(), self.max) {
+                if !owner.may_have(1, own as u64, loads.len() as u64, self.max as u64) {
                     return Err(overloaded("loads_max", self.max as u64));
                 }
                 let load = Arc::new(Load { owner, image: SetOnce::new(), making: Turns::default() });

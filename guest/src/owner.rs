@@ -10,14 +10,17 @@ pub enum Owner {
 }
 
 impl Owner {
-    /// Whether an owner that has `own` of something may have one more, where all together have `all` and there is room for `max`. Others may each have no more
+    /// Whether an owner that has `own` of something may have `more`, where all together have `all` and there is room for `max`. Others may each have no more
     /// than they leave free, so that the next one finds room; an eighth of `max` is kept for [`Owner::Own`].
-    pub(crate) const fn may_have_more(self, own: usize, all: usize, max: usize) -> bool {
+    pub(crate) const fn may_have(self, more: u64, own: u64, all: u64, max: u64) -> bool {
+        // All of `more` but the last unit, which has to find room too.
+        let before = more.saturating_sub(1);
+        let all = all.saturating_add(before);
         match self {
             Self::Own => all < max,
             Self::Other(_) => {
                 let left = (max - max / 8).saturating_sub(all);
-                left > 0 && own <= left
+                left > 0 && own.saturating_add(before) <= left
             }
         }
     }

@@ -38,8 +38,6 @@ pub(crate) struct Ready {
     pub(crate) event: Vec<u8>,
     // Declared after the instance, so that the instance's place in the pool is free before the seat is.
     _seat: Seat,
-    /// In the share of whoever uses it: nobody, while it is kept ready.
-    pub(crate) place: Option<Place>,
 }
 
 impl Ready {
@@ -61,13 +59,17 @@ impl Ready {
             found: Difference::default(),
             event: Vec::new(),
             _seat: seat,
-            place: None,
         })
     }
 
     /// Delivers the event that was encoded into `event`.
     pub(crate) async fn deliver(&mut self, limits: &Limits, to: To) -> Result<Outbox, Stop> {
         self.instance.deliver(&self.image.prototype, to, &self.event, limits).await
+    }
+
+    /// See [`crate::host::Host::set_place`].
+    pub(crate) fn set_place(&mut self, place: Option<Place>) -> Option<Place> {
+        self.instance.set_place(place)
     }
 
     /// Sets the limits of whoever runs in the instance next. `false`: it already holds more memory than that.

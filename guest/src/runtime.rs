@@ -28,7 +28,7 @@ pub(crate) struct Runtime {
     pub(crate) linker: Linker<Host>,
     pub(crate) pages: Arc<Pages>,
     pub(crate) limits: Limits,
-    memory: Arc<dyn MemoryBudget>,
+    pub(crate) memory: Arc<dyn MemoryBudget>,
     ticker: Arc<Ticker>,
 }
 

@@ -101,7 +101,7 @@ impl Sandbox {
             engine: Arc::new(engine),
             images: Mutex::new(Images::new(config.images_max, config.images_bytes_max)),
             warm: Mutex::new(Warm::new(config.warm_instances_max)),
-            seats: Seats::new(config.instances_max),
+            seats: Seats::new(config.instances_max, runtime.memory.limit().1),
             images_made: AtomicU64::new(1),
             loads: AtomicU64::new(0),
             warm_hits: AtomicU64::new(0),
@@ -223,7 +223,7 @@ impl Inner {
     pub(crate) fn ready(&self, image: &Arc<Image>, owner: Owner) -> Result<Box<Ready>, Exception> {
         let place = self.place(owner)?;
         let mut ready = self.kept_or_new(image)?;
-        ready.place = Some(place);
+        ready.set_place(Some(place));
         Ok(ready)
     }
 
@@ -269,7 +269,7 @@ impl Inner {
 
     /// Keeps an instance that is in its image's base state.
     pub(crate) fn keep(&self, mut ready: Box<Ready>) {
-        let _place = ready.place.take();
+        ready.set_place(None);
         // The last user may have had lower limits than the next.
         ready.limit(&self.runtime.limits);
         let one_too_many = lock(&self.warm).put(ready);

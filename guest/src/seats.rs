@@ -1,4 +1,4 @@
-//! Room for instances: for all together, and for those that an owner has in use.
+//! Room for instances: for all together, and for those that an owner has in use, with their memory.
 
 use std::{
     collections::HashMap,
@@ -11,6 +11,7 @@ use crate::{Owner, sandbox::lock};
 pub(crate) struct Seats {
     counts: Mutex<Counts>,
     max: u32,
+    bytes_max: u64,
 }
 
 #[derive(Default)]
@@ -18,13 +19,20 @@ struct Counts {
     /// All instances.
     taken: u32,
     /// Those in use.
-    used: u32,
-    used_by: HashMap<Owner, u32>,
+    used: Used,
+    used_by: HashMap<Owner, Used>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Used {
+    instances: u64,
+    bytes: u64,
 }
 
 impl Seats {
-    pub(crate) fn new(max: u32) -> Arc<Self> {
-        Arc::new(Self { counts: Mutex::default(), max })
+    /// Room for `max` instances, and for `bytes_max` bytes that those in use take from the node's budget.
+    pub(crate) fn new(max: u32, bytes_max: u64) -> Arc<Self> {
+        Arc::new(Self { counts: Mutex::default(), max, bytes_max })
     }
 
     pub(crate) fn take(self: &Arc<Self>) -> Option<Seat> {
@@ -38,16 +46,30 @@ impl Seats {
     /// Room among the instances in use. As there are never more of these than of all, whoever has it finds a seat, if need be that of an instance kept ready.
     pub(crate) fn place(self: &Arc<Self>, owner: Owner) -> Option<Place> {
         let mut counts = lock(&self.counts);
-        let own = counts.used_by.get(&owner).copied().unwrap_or_default();
-        owner.may_have_more(own as usize, counts.used as usize, self.max as usize).then(|| {
-            counts.used += 1;
-            counts.used_by.insert(owner, own + 1);
-            Place { seats: Arc::clone(self), owner }
+        let (own, all) = (counts.of(owner).instances, counts.used.instances);
+        owner.may_have(1, own, all, self.max.into()).then(|| {
+            counts.change(owner, |used| used.instances += 1);
+            Place { seats: Arc::clone(self), owner, bytes: 0 }
         })
     }
 
     pub(crate) fn taken(&self) -> u32 {
         lock(&self.counts).taken
+    }
+}
+
+impl Counts {
+    fn of(&self, owner: Owner) -> Used {
+        self.used_by.get(&owner).copied().unwrap_or_default()
+    }
+
+    fn change(&mut self, owner: Owner, change: impl Fn(&mut Used)) {
+        change(&mut self.used);
+        let own = self.used_by.entry(owner).or_default();
+        change(own);
+        if own.instances == 0 {
+            self.used_by.remove(&owner);
+        }
     }
 }
 
@@ -60,21 +82,40 @@ impl Drop for Seat {
     }
 }
 
-/// Room for one instance in an owner's share.
+/// Room for one instance in an owner's share, and for what the instance takes of the node's budget.
 pub(crate) struct Place {
     seats: Arc<Seats>,
     owner: Owner,
+    bytes: u64,
+}
+
+impl Place {
+    /// Whether the owner may have so many more bytes; if so, it has them.
+    pub(crate) fn take(&mut self, bytes: u64) -> bool {
+        let mut counts = lock(&self.seats.counts);
+        let (own, all) = (counts.of(self.owner).bytes, counts.used.bytes);
+        let may = bytes == 0 || self.owner.may_have(bytes, own, all, self.seats.bytes_max);
+        if may {
+            counts.change(self.owner, |used| used.bytes += bytes);
+            self.bytes += bytes;
+        }
+        may
+    }
+
+    /// For another instance, which has so many bytes already.
+    pub(crate) fn with(mut self, bytes: u64) -> Self {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        lock(&self.seats.counts).change(self.owner, |used| used.bytes = used.bytes - before + bytes);
+        self
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = lock(&self.seats.counts);
-        counts.used -= 1;
-        if let Some(used) = counts.used_by.get_mut(&self.owner) {
-            *used -= 1;
-            if *used == 0 {
-                counts.used_by.remove(&self.owner);
-            }
-        }
+        let bytes = self.bytes;
+        lock(&self.seats.counts).change(self.owner, |used| {
+            used.instances -= 1;
+            used.bytes -= bytes;
+        });
     }
 }

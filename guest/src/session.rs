@@ -122,10 +122,10 @@ impl Session {
         // Each step begins from the image, wherever the last step was done.
         if self.phase == Phase::Idle && !ready.reset(&self.sandbox.runtime) {
             let event = std::mem::take(&mut ready.event);
-            let (image, place) = (Arc::clone(&ready.image), ready.place.take());
+            let (image, place) = (Arc::clone(&ready.image), ready.set_place(None));
             self.ready = None;
             let mut fresh = self.sandbox.kept_or_new(&image)?;
-            fresh.place = place;
+            fresh.set_place(place);
             fresh.limit(&self.limits);
             fresh.event = event;
             self.ready = Some(fresh);

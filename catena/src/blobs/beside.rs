@@ -75,9 +75,9 @@ impl Beside {
     }
 
     /// See [`Pushed::on_linked`], [`Arrivals::on_linked`].
-    pub(crate) fn on_linked(&self, node: NodeId, address: Option<IpAddr>) {
-        lock(&self.pushed).on_linked(node, address);
-        lock(&self.arrivals).on_linked(node, address);
+    pub(crate) fn on_linked(&self, node: NodeId, from: impl Fn() -> Option<IpAddr>) {
+        lock(&self.pushed).on_linked(node, from());
+        lock(&self.arrivals).on_linked(node, from());
     }
 
     /// Whatever was being pushed to a node is lost with its link.

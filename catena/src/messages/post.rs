@@ -86,8 +86,8 @@ impl Post {
     }
 
     /// See [`Messages::on_linked`].
-    pub(crate) fn on_linked(&self, node: NodeId, address: Option<IpAddr>) {
-        self.machine().on_linked(node, address);
+    pub(crate) fn on_linked(&self, node: NodeId, from: impl Fn() -> Option<IpAddr>) {
+        self.machine().on_linked(node, from());
     }
 
     pub(crate) fn counts(&self) -> MessageCounts {

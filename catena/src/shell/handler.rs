@@ -163,15 +163,7 @@ impl Handler for LinkEvents {
         }
         if let Some(node) = shell.peers.part(link) {
             tracing::debug!(peer = %node.name, %why, "link lost");
-            shell.blobs.beside().link_lost(node.id);
-            let linked_from = shell.peers.linked_from(node.id);
-            shell.on_linked(node.id, linked_from.flatten());
-            let mut core = shell.core();
-            core.on_link_lost(now, node.id, linked_from.is_some());
-            // The node has another link: its share is still that of its address.
-            if let Some(address) = linked_from {
-                core.on_linked(node.id, address);
-            }
+            shell.note_lost(node.id);
         }
         shell.drive();
     }

@@ -4,12 +4,12 @@
 //! it joins, and those that they name.
 
 use std::{
-    net::IpAddr,
+    collections::{BTreeSet, HashSet},
     sync::{Arc, Weak},
     time::Duration,
 };
 
-use catena_core::{Instance, Node as Core, Policy};
+use catena_core::{Instance, Policy};
 use catena_net::{Link, LogLimit, Measured, NetError, Place, awake};
 use catena_wire::{Hello, Message, NodeId, NodeRef, ServiceEntry};
 use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -54,19 +54,23 @@ impl Shell {
         let own = hello.node.clone();
         hello.services.retain(|entry| entry.node == own);
         hello.services.truncate(SERVICES_PER_PEER_MAX);
-        let repository = hello.repository;
+        if hello.repository
+            && link.place().is_none()
+            && let Some(left_out) = REPOSITORIES.pass()
+        {
+            let peer = &own.name;
+            tracing::info!(
+                peer,
+                left_out,
+                "it says that it keeps functions; this node gives it some only if it joins it"
+            );
+        }
         let (node, news) = self.peers.greet(link, hello);
         self.learn_services(&node, &news);
         let way = self.way_to(&node);
-        self.on_linked(node.id, link.host());
-        let mut core = self.core();
-        core.on_linked(node.id, link.host());
+        self.note_linked(node.id);
         if let Some(way) = way {
-            core.on_link_measured(node.id, way);
-        }
-        drop(core);
-        if repository {
-            self.hear_repository(link, &node);
+            self.core().on_link_measured(node.id, way);
         }
         self.post_waiting(&node, link);
         // What is to be sent to this node again is due sooner now.
@@ -74,43 +78,36 @@ impl Shell {
         self.follow(link, node);
     }
 
-    /// Tells the machines beside the core from which address a node is linked; `None`: from none any more, or it is a process of this machine.
-    pub(super) fn on_linked(&self, node: NodeId, address: Option<IpAddr>) {
-        self.segments.machine().owner.on_linked(node, address);
-        self.post.on_linked(node, address);
-        self.blobs.beside().on_linked(node, address);
-    }
-
-    /// A peer says that it keeps functions for all. Whoever dials a node can say so.
-    fn hear_repository(&self, link: &Arc<Link>, node: &Arc<NodeRef>) {
-        if self.is_of_mesh(link) {
-            self.believe_repository(|peer| peer.id == node.id);
-        }
-        if self.core().repository() != Some(node)
-            && let Some(left_out) = REPOSITORIES.pass()
-        {
-            let peer = &node.name;
-            tracing::info!(
-                peer,
-                left_out,
-                "it says that it keeps functions, and is asked for none for now: this node has another repository, or has not joined it"
-            );
+    /// Tells each machine from which address a node is linked. It is looked up under the machine's lock: of a link that is made and one that is lost at the same
+    /// time, whichever is told last tells what is so.
+    fn note_linked(&self, node: NodeId) {
+        let from = || self.peers.linked_from(node);
+        self.segments.machine().owner.on_linked(node, from().flatten());
+        self.post.on_linked(node, || from().flatten());
+        self.blobs.beside().on_linked(node, || from().flatten());
+        let mut core = self.core();
+        if let Some(address) = from() {
+            core.on_linked(node, address);
         }
     }
 
-    /// Takes a linked node that says that it keeps functions for all for the repository, if it is believed. This node itself, or one that is linked, stays it.
-    fn believe_repository(&self, is_believed: impl Fn(&NodeRef) -> bool) {
-        let stays = |core: &Core| {
-            core.repository().is_some_and(|known| known.id == self.me.id || self.peers.is_linked(known.id))
-        };
-        if stays(&self.core()) {
-            return;
-        }
-        if let Some(node) = self.peers.repository(is_believed) {
+    /// A link to this node is lost.
+    pub(super) fn note_lost(&self, node: NodeId) {
+        self.blobs.beside().link_lost(node);
+        let mut core = self.core();
+        let still_linked = self.peers.is_linked(node);
+        core.on_link_lost(self.now(), node, still_linked);
+        drop(core);
+        // Over another link it may come from another address.
+        self.note_linked(node);
+        self.choose_repository();
+    }
+
+    /// Anybody can say that it keeps functions for all: only a node that this one joined is believed, for as long as it is linked.
+    fn choose_repository(&self) {
+        if !self.settings.repository {
             let mut core = self.core();
-            if !stays(&core) {
-                core.set_repository((*node).clone());
-            }
+            core.set_repository(self.peers.repository());
         }
     }
 
@@ -161,7 +158,8 @@ impl Shell {
         })?;
         let Some(peer) = self.peer_of(&link).await else { return Err(unreachable("it is no Catena node".into())) };
         // The link may be one that the peer dialled at the same time.
-        self.believe_repository(|node| *node == *peer);
+        self.peers.joined(&link);
+        self.choose_repository();
         let others = async {
             if !self.settings.entry_only {
                 let entries = self.list(peer).await.unwrap_or_default();
@@ -215,20 +213,14 @@ impl Shell {
         let mut entries = question.answer_within(LISTING_TIMEOUT).await?;
         entries.truncate(LISTING_ENTRIES_MAX);
         entries.iter().filter_map(|entry| entry.node.address.as_deref()).for_each(|address| self.dials.tell(address));
-        self.believe_repository(|node| entries.iter().any(|entry| entry.node == *node));
         Some(entries)
-    }
-
-    /// Whether this side has dialled it, and not where a stranger says.
-    fn is_of_mesh(&self, link: &Link) -> bool {
-        link.place().is_some_and(|place| self.dials.is_told(&place.address))
     }
 
     /// The linked nodes of this node's mesh.
     pub(super) fn mesh_peers(&self) -> Vec<Arc<NodeRef>> {
         let links = self.endpoint().map(catena_net::Endpoint::links).unwrap_or_default();
-        let mut peers: Vec<_> =
-            links.iter().filter(|link| self.is_of_mesh(link)).filter_map(|link| self.peers.of(link)).collect();
+        let of_mesh = |link: &&Arc<Link>| link.place().is_some_and(|place| self.dials.is_told(&place.address));
+        let mut peers: Vec<_> = links.iter().filter(of_mesh).filter_map(|link| self.peers.of(link)).collect();
         peers.sort_by_key(|peer| peer.id);
         peers.dedup_by_key(|peer| peer.id);
         peers
@@ -252,9 +244,12 @@ impl Shell {
         let asked: FuturesUnordered<_> = self.mesh_peers().into_iter().map(|peer| self.list(peer)).collect();
         let listings: Vec<_> = asked.filter_map(std::future::ready).collect().await;
         let listed: Vec<_> = listings.into_iter().flatten().collect();
+        // That others serve a service matters only for those of this node.
+        let own: HashSet<_> = self.own_names().into_iter().collect();
+        let others = listed.iter().filter(|entry| entry.node.name != self.me.name && own.contains(&entry.service));
+        let replicas: BTreeSet<_> = others.map(|entry| &entry.service).collect();
         let mut core = self.core();
-        let others = listed.iter().filter(|entry| entry.node.name != self.me.name);
-        others.for_each(|entry| core.note_replica(&entry.service));
+        replicas.into_iter().for_each(|service| core.note_replica(service));
         drop(core);
         listed
     }

@@ -50,7 +50,7 @@ impl Shell {
         let mut entries = self.peers.linked_instances(service);
         if entries.iter().all(|entry| avoid.contains(&entry.node.id)) {
             let listed = self.listed().await.into_iter().filter(|entry| entry.service == service);
-            // What is served here comes first, and what nodes announce before what others say of them.
+            // What is served here counts before all else, and what nodes announce before what others say of them.
             entries = self
                 .own_service(service)
                 .into_iter()

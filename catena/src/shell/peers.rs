@@ -37,13 +37,16 @@ struct Peer {
     address: Option<IpAddr>,
     /// It says that it keeps functions for all.
     repository: bool,
+    /// This node joined it.
+    joined: bool,
 }
 
 impl Peers {
     /// A link is up: remembers its node and what the node serves. What the node says about others does not count.
     pub(super) fn greet(&self, link: &Arc<Link>, hello: Hello) -> (Arc<NodeRef>, News) {
         let node = Arc::new(hello.node);
-        let peer = Peer { node: Arc::clone(&node), address: link.host(), repository: hello.repository };
+        let (address, repository) = (link.host(), hello.repository);
+        let peer = Peer { node: Arc::clone(&node), address, repository, joined: false };
         write(&self.by_link).insert(link.id(), peer);
         let own = hello.services.into_iter().filter(|entry| entry.node.id == node.id);
         let news = self.learn(node.id, link.host(), own);
@@ -91,10 +94,18 @@ impl Peers {
         self.by_link.read().unwrap_or_else(PoisonError::into_inner).values().any(|peer| peer.node.id == node)
     }
 
-    /// A linked node that says that it keeps functions for all, and is believed.
-    pub(super) fn repository(&self, is_believed: impl Fn(&NodeRef) -> bool) -> Option<Arc<NodeRef>> {
+    /// This node joined the node at the other end.
+    pub(super) fn joined(&self, link: &Link) {
+        if let Some(peer) = write(&self.by_link).get_mut(&link.id()) {
+            peer.joined = true;
+        }
+    }
+
+    /// Of the nodes that this one joined, and that say that they keep functions for all, the one that has been linked for longest.
+    pub(super) fn repository(&self) -> Option<Arc<NodeRef>> {
         let links = self.by_link.read().unwrap_or_else(PoisonError::into_inner);
-        links.values().find(|peer| peer.repository && is_believed(&peer.node)).map(|peer| Arc::clone(&peer.node))
+        let keepers = links.iter().filter(|(_, peer)| peer.repository && peer.joined);
+        keepers.min_by_key(|(link, _)| **link).map(|(_, peer)| Arc::clone(&peer.node))
     }
 
     /// Whether a different node with the same number is linked.

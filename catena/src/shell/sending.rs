@@ -1,7 +1,7 @@
 //! Outgoing messages, over an open link or after dialling.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, OnceLock},
 };
 
@@ -149,7 +149,7 @@ struct Waiting {
 /// Messages that wait for nodes that are being dialled, by node and address: whoever names a wrong address for a node holds up only what is sent there.
 #[derive(Default)]
 pub(super) struct Waitings {
-    by_address: Mutex<HashMap<Option<String>, AtAddress>>,
+    places: Mutex<Places>,
     rooms: OnceLock<Rooms>,
 }
 
@@ -159,7 +159,15 @@ struct Rooms {
     untold: MemoryBudget,
 }
 
+#[derive(Default)]
+struct Places {
+    by_address: HashMap<Option<String>, AtAddress>,
+    /// The same, by node.
+    of_node: BTreeSet<(NodeId, Option<String>)>,
+}
+
 struct AtAddress {
+    /// A part of the room of the address as it was when the first message came.
     share: MemoryBudget,
     by_node: HashMap<NodeId, Vec<Waiting>>,
 }
@@ -188,7 +196,8 @@ impl Waitings {
         let room = || memory.part(memory.bytes_max() / WAITING_PART);
         let rooms = self.rooms.get_or_init(|| Rooms { told: room(), untold: room() });
         let room = if is_told { &rooms.told } else { &rooms.untold };
-        let mut by_address = lock(&self.by_address);
+        let mut places = lock(&self.places);
+        let Places { by_address, of_node } = &mut *places;
         let new = || AtAddress { share: room.part(u64::MAX), by_node: HashMap::new() };
         let at = by_address.entry(to.address.clone()).or_insert_with(new);
         let Some(lease) = at.lease(room, message.bytes() as u64 + WAITING_OVERHEAD_BYTES) else {
@@ -199,24 +208,31 @@ impl Waitings {
         };
         let all = at.by_node.entry(to.id).or_default();
         all.push(Waiting { message, receipt, lease });
+        of_node.insert((to.id, to.address.clone()));
         Ok(all.len() == 1)
     }
 
     /// All that wait for this node.
     fn take(&self, node: NodeId) -> Vec<Waiting> {
-        let mut by_address = lock(&self.by_address);
-        let waiting = by_address.values_mut().filter_map(|at| at.by_node.remove(&node)).flatten().collect();
-        by_address.retain(|_, at| !at.by_node.is_empty());
-        waiting
+        let mut places = lock(&self.places);
+        let first = (node, None);
+        let addresses: Vec<_> = places.of_node.range(first..).take_while(|(of, _)| *of == node).cloned().collect();
+        addresses.iter().flat_map(|(node, address)| places.take(*node, address)).collect()
     }
 
     /// Those that wait for a dial of this address.
     fn take_at(&self, to: &NodeRef) -> Vec<Waiting> {
-        let mut by_address = lock(&self.by_address);
-        let Some(at) = by_address.get_mut(&to.address) else { return Vec::new() };
-        let waiting = at.by_node.remove(&to.id).unwrap_or_default();
+        lock(&self.places).take(to.id, &to.address)
+    }
+}
+
+impl Places {
+    fn take(&mut self, node: NodeId, address: &Option<String>) -> Vec<Waiting> {
+        self.of_node.remove(&(node, address.clone()));
+        let Some(at) = self.by_address.get_mut(address) else { return Vec::new() };
+        let waiting = at.by_node.remove(&node).unwrap_or_default();
         if at.by_node.is_empty() {
-            by_address.remove(&to.address);
+            self.by_address.remove(address);
         }
         waiting
     }

@@ -7,7 +7,7 @@ use std::{
 
 use catena::{Client, Hash, Node, NodeId, NodeRef, Place, exceptions};
 use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
-use catena_wire::{Encoded, Hello, Message};
+use catena_wire::{Encoded, Hello, Kinds, Message, ServiceEntry};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
@@ -98,6 +98,10 @@ impl Spoiler {
     /// What it has been offered by now at the other end of its link: small messages keep their order.
     async fn offered(&self, endpoint: &Endpoint) -> Vec<Hash> {
         let [link] = &endpoint.links()[..] else { panic!("one link") };
+        self.offered_over(link).await
+    }
+
+    async fn offered_over(&self, link: &Arc<Link>) -> Vec<Hash> {
         link.introduced().await.unwrap();
         say(link, Message::List(1));
         self.listed.notified().await;
@@ -115,7 +119,10 @@ async fn spoiler(handler: &Arc<Spoiler>) -> (Endpoint, String) {
     let listen = held.address;
     let id = NodeId(listen.port().into());
     let node = NodeRef { id, name: "spoiler".into(), address: Some(listen.to_string()), site: None };
-    let hello = Hello { node: node.clone(), services: Vec::new(), repository: true }.encode().into();
+    let functions = vec!["f".into()];
+    let entry =
+        ServiceEntry { service: "spoiled".into(), functions, node: node.clone(), kinds: Kinds::default(), proxy: None };
+    let hello = Hello { node: node.clone(), services: vec![entry], repository: true }.encode().into();
     let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
     let identity = Identity { node: node.id.0, site: None, hello };
     let handler = Arc::clone(handler) as Arc<dyn Handler>;
@@ -160,6 +167,22 @@ async fn a_stranger_that_says_that_it_keeps_functions_is_given_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_that_the_mesh_lists_is_given_no_functions_although_it_says_that_it_keeps_them() {
+    let stranger = Arc::new(Spoiler::default());
+    let (endpoint, _) = spoiler(&stranger).await;
+    let of_mesh = |name: &str| Node::builder(name).listen("127.0.0.1:0").sandbox(SANDBOX.clone());
+    let seed = of_mesh("seed").start().await.unwrap();
+    let place = Place::new(seed.address().unwrap());
+    let link = endpoint.link(&place).await.unwrap();
+    // The seed has handled its greeting by then.
+    stranger.offered_over(&link).await;
+    let node = of_mesh("node").join(place).start().await.unwrap();
+    let link = endpoint.links().into_iter().find(|other| other.id() != link.id()).expect("the node has dialled it");
+    add(&node.client(), 0).await;
+    assert!(stranger.offered_over(&link).await.is_empty(), "whoever is listed is no repository");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_two_repositories_one_is_given_functions_and_the_other_once_the_first_is_gone() {
     let handlers = [(); 2].map(|()| Arc::new(Spoiler::default()));
     let [first, second] = &handlers;
@@ -174,7 +197,7 @@ async fn of_two_repositories_one_is_given_functions_and_the_other_once_the_first
         _ => panic!("one of them is given the function: {given:?}"),
     };
     gone.close(Duration::ZERO).await;
-    // The other takes its place with the next look at the mesh.
+    // The other takes its place as soon as the loss is noticed.
     let other_is_given = async {
         for number in 1.. {
             let code = add(&node.client(), number).await;

@@ -61,15 +61,9 @@ impl Node {
         &self.ground.me
     }
 
-    /// Names the repository, the node that keeps functions for all. It is asked before the previous hop's node.
-    pub fn set_repository(&mut self, repository: NodeRef) {
+    /// Names the repository, the node that keeps functions for all, if there is one. It is asked before the previous hop's node.
+    pub fn set_repository(&mut self, repository: Option<Arc<NodeRef>>) {
         self.ground.codes.set_repository(repository);
-    }
-
-    /// The repository, if one was named.
-    #[must_use]
-    pub const fn repository(&self) -> Option<&Arc<NodeRef>> {
-        self.ground.codes.repository()
     }
 
     /// There is a registry that keeps functions, to be asked when no node has one ([`Action::FetchCode`]).
