@@ -358,3 +358,29 @@ async fn what_would_take_long_to_compile_is_refused_by_the_limits_name() {
         assert!(refused.message.contains(limit), "{limit}: {refused}");
     }
 }
+
+#[tokio::test]
+async fn memory_that_one_owners_guests_take_leaves_room_for_others() {
+    let memory = Arc::new(GuestsBudget::new(16 << 20));
+    let sandbox = sandbox(SandboxConfig { memory, ..config() });
+    let grows = "(drop (memory.grow (i32.const 16))) (i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
+    let image = load_wasm(&sandbox, &starting(32, grows)).await.unwrap();
+    let hold = async |sandbox: &Sandbox| {
+        let mut held = Vec::new();
+        loop {
+            let mut session = sandbox.begin(&image).await.unwrap();
+            match session.start(&value(&json!(null)), START).await {
+                Ok(_) => held.push(session),
+                Err(why) => {
+                    assert_eq!((why.name.as_str(), why.fault), (names::OVERLOADED, Fault::Node), "{why}");
+                    return held;
+                }
+            }
+        }
+    };
+    let [one, other] = [1, 2].map(|number| sandbox.on_behalf_of(Owner::Other(number)));
+    let (of_one, of_other, own) = (hold(&one).await, hold(&other).await, hold(&sandbox).await);
+    assert_eq!([of_one.len(), of_other.len(), own.len()], [7, 3, 6]);
+    drop(of_one);
+    assert_eq!(hold(&one).await.len(), 2, "as much as is left, but for an eighth of all");
+}

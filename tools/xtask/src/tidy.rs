@@ -286,7 +286,9 @@ fn without_std(root: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_lines, fault_of, unexplained};
+    use std::path::PathBuf;
+
+    use super::{code_lines, fault_of, root_folders, unexplained};
 
     #[test]
     fn an_unsafe_block_says_why_it_is_sound() {
