@@ -450,7 +450,7 @@ impl NodeBuilder {
         }
         let node = me.id.0;
         if self.repository {
-            core.set_repository(Some(Arc::new(me)));
+            core.set_repository(Arc::new(me));
         }
         let images_bytes = if self.sandbox.shared.is_none() { self.memory.bytes_max() / IMAGES_PART } else { 0 };
         let set_aside = self.memory.lease(self.memory.bytes_max() / STORE_PART + images_bytes).ok();

@@ -89,7 +89,7 @@ pub(crate) struct Host {
     pub(crate) memory: Arc<dyn MemoryBudget>,
     taken_bytes: u64,
     /// In the share of whoever uses the instance: nobody, while it is kept ready.
-    place: Option<Place>,
+    place: Option<Arc<Place>>,
     /// The guest's memory, once there is one.
     pub(crate) guest_memory: Option<Memory>,
     pages: Arc<Pages>,
@@ -102,7 +102,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(clock: Clock, limits: &Limits, memory: Arc<dyn MemoryBudget>, pages: Arc<Pages>) -> Self {
+    pub(crate) fn new(
+        clock: Clock,
+        limits: &Limits,
+        memory: Arc<dyn MemoryBudget>,
+        pages: Arc<Pages>,
+        place: Option<Arc<Place>>,
+    ) -> Self {
         Self {
             clock: Arc::new(clock),
             step_max: Duration::from_millis(limits.step_wall_ms_max.into()),
@@ -112,7 +118,7 @@ impl Host {
             node_full: false,
             memory,
             taken_bytes: 0,
-            place: None,
+            place,
             guest_memory: None,
             pages,
             written: Vec::new(),
@@ -180,34 +186,46 @@ impl Host {
 
     /// Takes this much from the budget, and of the share of whoever uses the instance. `false`: there is no room for it.
     fn take(&mut self, bytes: u64) -> bool {
-        let shared = self.place.as_mut().is_none_or(|place| place.take(bytes));
-        let granted = bytes == 0 || (shared && self.memory.take(bytes));
-        if granted {
-            self.taken_bytes += bytes;
+        if bytes == 0 {
+            return true;
         }
+        let shared = self.place.as_ref().is_none_or(|place| place.take(bytes));
+        let granted = shared && self.memory.take(bytes);
+        match &self.place {
+            Some(place) if shared && !granted => place.give_back(bytes),
+            _ => {}
+        }
+        self.taken_bytes += if granted { bytes } else { 0 };
         self.node_full |= !granted;
         granted
     }
 
-    /// The instance is used in this place from now on; returns the one in which it was used before.
-    pub(crate) fn set_place(&mut self, place: Option<Place>) -> Option<Place> {
-        std::mem::replace(&mut self.place, place.map(|place| place.with(self.taken_bytes)))
+    /// The instance is used in this place from now on. One that goes from nobody's use to somebody's has taken nothing.
+    pub(crate) fn set_place(&mut self, place: Option<Arc<Place>>) {
+        if let Some(before) = std::mem::replace(&mut self.place, place) {
+            before.give_back(self.taken_bytes);
+        }
     }
 
-    /// Whether nothing is or would be taken from the budget for what the guest has written.
+    /// Whether nothing is taken from the budget, or would be for what the guest has written.
     pub(crate) fn is_free(&self, written: &[u32]) -> bool {
-        self.pages.bytes_among(written, INITIAL_BYTES) <= INSTANCE_FREE_BYTES
+        self.taken_bytes == 0 && self.pages.bytes_among(written, INITIAL_BYTES) <= INSTANCE_FREE_BYTES
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
+        self.set_place(None);
         self.memory.give_back(self.taken_bytes);
     }
 }
 
 impl ResourceLimiter for Host {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        // It would be taken from the budget, and then refused by the memory itself.
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
         let desired = desired as u64;
         if desired <= self.memory_bytes_max {
             let more = desired.saturating_sub(INITIAL_BYTES.max(current) as u64);

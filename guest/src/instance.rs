@@ -1,7 +1,7 @@
 //! One guest in its store: events in, events out.
 
 use catena_wire::Exception;
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 use wasmtime::{Extern, Global, Memory, Store, TypedFunc, Val};
 
 use crate::{
@@ -79,8 +79,8 @@ fn full(host: &Host) -> Option<Stop> {
 
 impl Instance {
     /// An untouched instance.
-    pub(crate) fn new(runtime: &Runtime, compiled: &Compiled) -> Result<Self, Unready> {
-        let mut store = runtime.store();
+    pub(crate) fn new(runtime: &Runtime, compiled: &Compiled, place: Option<Arc<Place>>) -> Result<Self, Unready> {
+        let mut store = runtime.store(place);
         match compiled.pre.instantiate(&mut store) {
             Ok(instance) => Self::of(store, instance, &compiled.exports).map_err(Unready::Broken),
             Err(error) => Err(Unready::new(error, store.data())),
@@ -121,8 +121,8 @@ impl Instance {
     }
 
     /// See [`Host::set_place`].
-    pub(crate) fn set_place(&mut self, place: Option<Place>) -> Option<Place> {
-        self.store.data_mut().set_place(place)
+    pub(crate) fn set_place(&mut self, place: Option<Arc<Place>>) {
+        self.store.data_mut().set_place(place);
     }
 
     pub(crate) fn memory(&self) -> &[u8] {

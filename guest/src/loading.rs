@@ -200,7 +200,9 @@ impl Inner {
             ready.loaded(&self.runtime),
         ));
         ready.adopt(&image);
-        self.keep(ready);
+        if ready.is_worth_keeping() {
+            self.keep(ready);
+        }
         Ok(image)
     }
 
@@ -226,9 +228,9 @@ impl Inner {
         };
         let module = hash_of(&function.bytes);
         let compiled = self.compile(function, turn).await?.map_err(failed)?;
-        let (_place, seat) = (self.place(owner)?, self.seat()?);
-        let prototype = Prototype::new(&self.runtime, compiled).await.map_err(failed)?;
-        drop(seat);
+        let (place, seat) = (self.place(owner)?, self.seat()?);
+        let prototype = Prototype::new(&self.runtime, compiled, Some(Arc::clone(&place))).await.map_err(failed)?;
+        drop((seat, place));
         let loaded = untouched(&prototype);
         Ok(Arc::new(Image::new(self.next_image_id(), code, FunctionKind::Wasm, &name, module, prototype, loaded)))
     }

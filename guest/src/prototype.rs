@@ -11,6 +11,7 @@ use crate::{
     instance::{Instance, To, Unready},
     runtime::Runtime,
     scratch::Scratch,
+    seats::Place,
 };
 
 /// The positions of a module's exports, so that no instance looks them up by name.
@@ -89,12 +90,16 @@ fn exports(module: &Module, admitted: &Admitted) -> Option<Exports> {
 
 impl Prototype {
     /// Examines an untouched instance, and asks it for its scratch and its inbox.
-    pub(crate) async fn new(runtime: &Runtime, compiled: Compiled) -> Result<Arc<Self>, Fault> {
+    pub(crate) async fn new(
+        runtime: &Runtime,
+        compiled: Compiled,
+        place: Option<Arc<Place>>,
+    ) -> Result<Arc<Self>, Fault> {
         let unusable = |why: Unready| match why {
             Unready::Full(stop) => Fault::Stopped(stop),
             Unready::Broken(error) => Fault::Instantiate(format!("{error:#}")),
         };
-        let mut instance = Instance::new(runtime, &compiled).map_err(unusable)?;
+        let mut instance = Instance::new(runtime, &compiled, place).map_err(unusable)?;
         let base = Base::new(instance.memory());
         let globals = instance.globals().collect();
         let memory_pages = instance.memory_pages();

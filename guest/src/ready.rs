@@ -38,14 +38,21 @@ pub(crate) struct Ready {
     pub(crate) event: Vec<u8>,
     // Declared after the instance, so that the instance's place in the pool is free before the seat is.
     _seat: Seat,
+    /// In the share of whoever uses it: nobody, while it is kept ready. After the seat, so that whoever is given the place finds one.
+    place: Option<Arc<Place>>,
 }
 
 impl Ready {
     /// An instance in the image's base state.
-    pub(crate) fn new(runtime: &Runtime, image: &Arc<Image>, seat: Seat) -> Result<Self, Exception> {
+    pub(crate) fn new(
+        runtime: &Runtime,
+        image: &Arc<Image>,
+        seat: Seat,
+        place: Option<Arc<Place>>,
+    ) -> Result<Self, Exception> {
         let failed = |error: wasmtime::Error| node_fault(format!("no instance of {}: {error:#}", image.name()));
         let unready = |why: Unready| why.into_exception(failed);
-        let mut instance = Instance::new(runtime, &image.prototype.compiled).map_err(unready)?;
+        let mut instance = Instance::new(runtime, &image.prototype.compiled, place.clone()).map_err(unready)?;
         instance.grow_to(image.memory_pages).map_err(unready)?;
         if !image.kept.bytes().is_empty() {
             image.kept.lay(instance.memory_mut());
@@ -59,6 +66,7 @@ impl Ready {
             found: Difference::default(),
             event: Vec::new(),
             _seat: seat,
+            place,
         })
     }
 
@@ -67,9 +75,10 @@ impl Ready {
         self.instance.deliver(&self.image.prototype, to, &self.event, limits).await
     }
 
-    /// See [`crate::host::Host::set_place`].
-    pub(crate) fn set_place(&mut self, place: Option<Place>) -> Option<Place> {
-        self.instance.set_place(place)
+    /// The instance is used in this place from now on; returns the one in which it was used before.
+    pub(crate) fn set_place(&mut self, place: Option<Arc<Place>>) -> Option<Arc<Place>> {
+        self.instance.set_place(place.clone());
+        std::mem::replace(&mut self.place, place)
     }
 
     /// Sets the limits of whoever runs in the instance next. `false`: it already holds more memory than that.
@@ -158,7 +167,7 @@ impl Ready {
     }
 
     /// Whether it can be reset, at little cost now and for later users.
-    fn is_worth_keeping(&self) -> bool {
+    pub(crate) fn is_worth_keeping(&self) -> bool {
         // Memory never shrinks; and what is kept ready takes nothing that guests in use may need.
         self.pages.len() <= PAGES_AT_ONCE
             && self.instance.is_free(&self.pages)

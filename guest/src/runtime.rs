@@ -14,6 +14,7 @@ use crate::{
     host::{Clock, Host},
     limits::{Limits, MEMORY_RESERVE_BYTES, STACK_BYTES_MAX},
     pages::Pages,
+    seats::Place,
     ticker::Ticker,
 };
 
@@ -54,10 +55,10 @@ impl Runtime {
         })
     }
 
-    /// A store in which one guest runs under the limits.
-    pub(crate) fn store(&self) -> Store<Host> {
+    /// A store in which one guest runs under the limits, in this place.
+    pub(crate) fn store(&self, place: Option<Arc<Place>>) -> Store<Host> {
         let clock = Clock::new(Arc::clone(&self.ticker));
-        let host = Host::new(clock, &self.limits, Arc::clone(&self.memory), Arc::clone(&self.pages));
+        let host = Host::new(clock, &self.limits, Arc::clone(&self.memory), Arc::clone(&self.pages), place);
         let mut store = Store::new(&self.engine, host);
         store.limiter(|host| host);
         store.epoch_deadline_callback(Host::epoch);

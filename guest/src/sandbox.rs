@@ -85,7 +85,7 @@ impl Sandbox {
         let runtime = Runtime::new(&config)?;
         let unusable = |fault| SandboxError::Engine(format!("{fault:?}"));
         let compiled = Compiled::new(&runtime, ENGINE, Role::Engine).map_err(unusable)?;
-        let prototype = finish(Prototype::new(&runtime, compiled)).map_err(unusable)?;
+        let prototype = finish(Prototype::new(&runtime, compiled, None)).map_err(unusable)?;
         let hash = hash_of(ENGINE);
         let engine = Image::new(
             0,
@@ -221,21 +221,19 @@ impl std::fmt::Debug for Sandbox {
 impl Inner {
     /// An instance of the image in its base state, for this owner.
     pub(crate) fn ready(&self, image: &Arc<Image>, owner: Owner) -> Result<Box<Ready>, Exception> {
-        let place = self.place(owner)?;
-        let mut ready = self.kept_or_new(image)?;
-        ready.set_place(Some(place));
-        Ok(ready)
+        self.kept_or_new(image, Some(self.place(owner)?))
     }
 
-    pub(crate) fn place(&self, owner: Owner) -> Result<Place, Exception> {
+    pub(crate) fn place(&self, owner: Owner) -> Result<Arc<Place>, Exception> {
         self.seats.place(owner).ok_or_else(|| self.no_seat())
     }
 
-    /// One kept ready, else a new one.
-    pub(crate) fn kept_or_new(&self, image: &Arc<Image>) -> Result<Box<Ready>, Exception> {
+    /// One kept ready, else a new one, to be used in this place.
+    pub(crate) fn kept_or_new(&self, image: &Arc<Image>, place: Option<Arc<Place>>) -> Result<Box<Ready>, Exception> {
         let kept = lock(&self.warm).take(image.id);
-        if let Some(ready) = kept {
+        if let Some(mut ready) = kept {
             self.warm_hits.fetch_add(1, Ordering::Relaxed);
+            ready.set_place(place);
             return Ok(ready);
         }
         // If no more may be kept, the least recently used would be evicted anyway. Laying another function over it takes a few microseconds, while a new
@@ -244,10 +242,11 @@ impl Inner {
             && ready.convert(image)
         {
             self.warm_converted.fetch_add(1, Ordering::Relaxed);
+            ready.set_place(place);
             return Ok(ready);
         }
         self.warm_misses.fetch_add(1, Ordering::Relaxed);
-        Ready::new(&self.runtime, image, self.seat()?).map(Box::new)
+        Ready::new(&self.runtime, image, self.seat()?, place).map(Box::new)
     }
 
     /// Room for one more instance: without a seat, the pool may have none.
@@ -267,9 +266,10 @@ impl Inner {
         overloaded("instances_max", self.config.instances_max.into())
     }
 
-    /// Keeps an instance that is in its image's base state.
+    /// Keeps an instance that is in its image's base state, and worth keeping.
     pub(crate) fn keep(&self, mut ready: Box<Ready>) {
-        ready.set_place(None);
+        // Until it is kept: whoever is given the place next finds a seat.
+        let _place = ready.set_place(None);
         // The last user may have had lower limits than the next.
         ready.limit(&self.runtime.limits);
         let one_too_many = lock(&self.warm).put(ready);

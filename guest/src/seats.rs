@@ -44,12 +44,12 @@ impl Seats {
     }
 
     /// Room among the instances in use. As there are never more of these than of all, whoever has it finds a seat, if need be that of an instance kept ready.
-    pub(crate) fn place(self: &Arc<Self>, owner: Owner) -> Option<Place> {
+    pub(crate) fn place(self: &Arc<Self>, owner: Owner) -> Option<Arc<Place>> {
         let mut counts = lock(&self.counts);
         let (own, all) = (counts.of(owner).instances, counts.used.instances);
         owner.may_have(1, own, all, self.max.into()).then(|| {
             counts.change(owner, |used| used.instances += 1);
-            Place { seats: Arc::clone(self), owner, bytes: 0 }
+            Arc::new(Place { seats: Arc::clone(self), owner })
         })
     }
 
@@ -82,40 +82,31 @@ impl Drop for Seat {
     }
 }
 
-/// Room for one instance in an owner's share, and for what the instance takes of the node's budget.
+/// Room for one instance in an owner's share, and for what the instance takes of the node's budget. It is given back after the instance's seat.
 pub(crate) struct Place {
     seats: Arc<Seats>,
     owner: Owner,
-    bytes: u64,
 }
 
 impl Place {
     /// Whether the owner may have so many more bytes; if so, it has them.
-    pub(crate) fn take(&mut self, bytes: u64) -> bool {
+    pub(crate) fn take(&self, bytes: u64) -> bool {
         let mut counts = lock(&self.seats.counts);
         let (own, all) = (counts.of(self.owner).bytes, counts.used.bytes);
-        let may = bytes == 0 || self.owner.may_have(bytes, own, all, self.seats.bytes_max);
+        let may = self.owner.may_have(bytes, own, all, self.seats.bytes_max);
         if may {
             counts.change(self.owner, |used| used.bytes += bytes);
-            self.bytes += bytes;
         }
         may
     }
 
-    /// For another instance, which has so many bytes already.
-    pub(crate) fn with(mut self, bytes: u64) -> Self {
-        let before = std::mem::replace(&mut self.bytes, bytes);
-        lock(&self.seats.counts).change(self.owner, |used| used.bytes = used.bytes - before + bytes);
-        self
+    pub(crate) fn give_back(&self, bytes: u64) {
+        lock(&self.seats.counts).change(self.owner, |used| used.bytes -= bytes);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let bytes = self.bytes;
-        lock(&self.seats.counts).change(self.owner, |used| {
-            used.instances -= 1;
-            used.bytes -= bytes;
-        });
+        lock(&self.seats.counts).change(self.owner, |used| used.instances -= 1);
     }
 }

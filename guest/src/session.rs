@@ -124,8 +124,7 @@ impl Session {
             let event = std::mem::take(&mut ready.event);
             let (image, place) = (Arc::clone(&ready.image), ready.set_place(None));
             self.ready = None;
-            let mut fresh = self.sandbox.kept_or_new(&image)?;
-            fresh.set_place(place);
+            let mut fresh = self.sandbox.kept_or_new(&image, place)?;
             fresh.limit(&self.limits);
             fresh.event = event;
             self.ready = Some(fresh);

@@ -52,7 +52,7 @@ fn load(sandbox: &Sandbox, kind: FunctionKind, code: &[u8]) -> Arc<Image> {
 
 fn fresh(sandbox: &Sandbox, image: &Arc<Image>) -> Ready {
     let inner = sandbox.inner();
-    Ready::new(&inner.runtime, image, crate::seats::Seats::new(1, u64::MAX).take().unwrap()).unwrap()
+    Ready::new(&inner.runtime, image, crate::seats::Seats::new(1, u64::MAX).take().unwrap(), None).unwrap()
 }
 
 /// The complete state of an instance.

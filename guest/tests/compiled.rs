@@ -384,3 +384,39 @@ async fn memory_that_one_owners_guests_take_leaves_room_for_others() {
     drop(of_one);
     assert_eq!(hold(&one).await.len(), 2, "as much as is left, but for an eighth of all");
 }
+
+#[tokio::test]
+async fn what_an_instance_begins_with_counts_and_is_not_kept_ready() {
+    let memory = Arc::new(GuestsBudget::new(16 << 20));
+    let sandbox = sandbox(SandboxConfig { memory, ..config() });
+    let waits = "(i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
+    // 4 MiB, of which 2 count.
+    let large = load_wasm(&sandbox, &starting(64, waits)).await.unwrap();
+    let one = sandbox.on_behalf_of(Owner::Other(1));
+    let mut held = Vec::new();
+    let refused = loop {
+        match one.begin(&large).await {
+            Ok(session) => held.push(session),
+            Err(why) => break why,
+        }
+    };
+    assert_eq!((held.len(), refused.name.as_str()), (3, names::OVERLOADED), "{refused}");
+    for mut session in held {
+        session.start(&value(&json!(null)), START).await.unwrap();
+    }
+    assert_eq!(sandbox.stats().warm_instances, 0, "it would take from the budget for nobody");
+    let own: Vec<_> = futures_util::future::join_all((0..8).map(|_| sandbox.begin(&large))).await;
+    assert!(own.into_iter().all(|begun| begun.is_ok()), "all has been given back");
+}
+
+/// A memory that says how large it may become.
+#[tokio::test]
+async fn growth_that_the_memory_itself_refuses_takes_nothing() {
+    let memory = Arc::new(GuestsBudget::new(16 << 20));
+    let sandbox = sandbox(SandboxConfig { memory, ..config() });
+    let grows = "(drop (memory.grow (i32.const 100)))".repeat(9);
+    let waits = "(i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
+    let bounded = starting("2 2", &format!("{grows}{waits}"));
+    let image = load_wasm(&sandbox, &bounded).await.unwrap();
+    sandbox.begin(&image).await.unwrap().start(&value(&json!(null)), START).await.unwrap();
+}

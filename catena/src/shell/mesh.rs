@@ -97,17 +97,21 @@ impl Shell {
         let mut core = self.core();
         let still_linked = self.peers.is_linked(node);
         core.on_link_lost(self.now(), node, still_linked);
+        if let Some(address) = self.peers.linked_from(node) {
+            core.on_linked(node, address);
+        }
         drop(core);
         // Over another link it may come from another address.
         self.note_linked(node);
         self.choose_repository();
     }
 
-    /// Anybody can say that it keeps functions for all: only a node that this one joined is believed, for as long as it is linked.
+    /// Anybody can say that it keeps functions for all: only a node that this one joined is believed. It stays the repository until another one takes its
+    /// place: functions that are added while its link is down go there when it is up again.
     fn choose_repository(&self) {
-        if !self.settings.repository {
+        if let (false, Some(repository)) = (self.settings.repository, self.peers.repository()) {
             let mut core = self.core();
-            core.set_repository(self.peers.repository());
+            core.set_repository(repository);
         }
     }
 

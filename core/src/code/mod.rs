@@ -68,8 +68,8 @@ pub(crate) struct Codes {
 pub(crate) type GivenUp = Vec<SessionId>;
 
 impl Codes {
-    pub(crate) fn set_repository(&mut self, repository: Option<Arc<NodeRef>>) {
-        self.repository = repository;
+    pub(crate) fn set_repository(&mut self, repository: Arc<NodeRef>) {
+        self.repository = Some(repository);
     }
 
     pub(crate) const fn set_registry(&mut self) {

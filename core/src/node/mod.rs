@@ -61,8 +61,8 @@ impl Node {
         &self.ground.me
     }
 
-    /// Names the repository, the node that keeps functions for all, if there is one. It is asked before the previous hop's node.
-    pub fn set_repository(&mut self, repository: Option<Arc<NodeRef>>) {
+    /// Names the repository, the node that keeps functions for all. It is asked before the previous hop's node.
+    pub fn set_repository(&mut self, repository: Arc<NodeRef>) {
         self.ground.codes.set_repository(repository);
     }
 

@@ -148,7 +148,7 @@ fn start(setup: &Setup, index: usize, crashes: u64) -> Host {
     let has_code = setup.code == Code::Everywhere || setup.chains.iter().any(|(origin, _)| *origin == index);
     if setup.code == Code::AtOrigins {
         // Restarts of it are found by its name, and have had nothing either.
-        node.set_repository(Some(Arc::new(reference(setup, setup.hosts - 1, 0))));
+        node.set_repository(Arc::new(reference(setup, setup.hosts - 1, 0)));
     }
     Host { me: Arc::new(me), node, guests: BTreeMap::new(), has_code }
 }

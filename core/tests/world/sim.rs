@@ -177,7 +177,7 @@ impl World {
         }
         if let Some(repository) = plan.code.repository {
             let place = (*self.hosts[repository].me).clone();
-            self.hosts.iter_mut().for_each(|host| host.node.set_repository(Some(Arc::new(place.clone()))));
+            self.hosts.iter_mut().for_each(|host| host.node.set_repository(Arc::new(place.clone())));
         }
         for from in 0..plan.hosts {
             for to in 0..plan.hosts {
@@ -441,7 +441,7 @@ impl World {
         self.hosts[host] = start(&self.plan, host, self.restarts, policy());
         if let Some(repository) = self.plan.code.repository {
             let place = (*self.hosts[repository].me).clone();
-            self.hosts[host].node.set_repository(Some(Arc::new(place)));
+            self.hosts[host].node.set_repository(Arc::new(place));
         }
     }
 

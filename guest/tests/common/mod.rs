@@ -46,8 +46,8 @@ pub(crate) async fn load_wasm(sandbox: &Sandbox, module: &[u8]) -> Result<Arc<Im
     sandbox.load(function.hash(), &function.encode()).await
 }
 
-/// A module with so many pages of memory, whose `catena_start` does this.
-pub(crate) fn starting(memory_pages: u32, start: &str) -> Vec<u8> {
+/// A module with so many pages of memory, and as many at most if they are given too, whose `catena_start` does this.
+pub(crate) fn starting(memory_pages: impl std::fmt::Display, start: &str) -> Vec<u8> {
     let module = format!(
         r#"(module (memory (export "memory") {memory_pages})
           (func (export "catena_abi_v1")) (func (export "catena_alloc") (param i32) (result i32) i32.const 1024)

@@ -145,7 +145,7 @@ fn a_chain_waits_for_its_function_even_if_all_else_was_there_before() {
 #[test]
 fn a_lost_link_is_not_held_against_the_next_source_of_a_function() {
     let mut node = node(Policy::default());
-    node.set_repository(Some(node_ref(5)));
+    node.set_repository(node_ref(5));
     node.on_message(NOW, &node_ref(2), Message::Hop(hop(1, 1)));
     let (to, _, receipt) = sent(&without_code(&mut node)).pop().unwrap();
     assert_eq!(to, NodeId(5));
