@@ -260,7 +260,8 @@ mod tests {
         assert_eq!(waitings.take_at(&wrong).len(), 1);
         assert!(add(&wrong));
         assert_eq!((waitings.take(NodeId(2)).len(), waitings.take(NodeId(1)).len()), (0, 3), "the node is linked");
-        assert!(lock(&waitings.by_address).is_empty() && memory.used() == 0);
+        let places = lock(&waitings.places);
+        assert!(places.by_address.is_empty() && places.of_node.is_empty() && memory.used() == 0);
     }
 
     #[test]
@@ -283,6 +284,7 @@ mod tests {
         assert_eq!((waitings.take_at(&at("fair:1")).len(), waitings.take_at(&silent).len()), (1, 3));
         assert_eq!((0..10).filter(|_| add(&silent, 10_000, false).is_ok()).count(), 3, "what was sent leaves room");
         assert_eq!((waitings.take(NodeId(1)).len(), waitings.take(NodeId(2)).len()), (4, 2));
-        assert!(lock(&waitings.by_address).is_empty() && memory.used() == 0);
+        let places = lock(&waitings.places);
+        assert!(places.by_address.is_empty() && places.of_node.is_empty() && memory.used() == 0);
     }
 }
