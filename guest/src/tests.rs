@@ -216,10 +216,10 @@ fn nothing_of_one_chain_is_left_for_the_next() {
                     }
                 }
             });
-            assert_eq!(sandbox.stats().warm_instances, which + 1, "it was put back");
+            assert_eq!(sandbox.stats().warm_instances, 1, "it was put back");
+            // It is dropped then: pages that were read count as written, if the next one to use it is interrupted.
             let mut ready = sandbox.inner().ready(&image, Owner::Own).unwrap();
             assert_same(&state(&mut ready), &untouched, &format!("{source} in round {round}"));
-            sandbox.inner().keep(ready);
         }
     }
     assert!(sandbox.stats().warm_hits > 20, "{:?}", sandbox.stats());
