@@ -10,6 +10,9 @@ use catena_wire::{Fault, Value, names};
 use common::{NODES, START, Way, answer, config, guest, json_of, load_js, load_wasm, run, sandbox, starting, value};
 use serde_json::json;
 
+/// What a guest does that says that nothing happened, and then waits.
+const WAITS: &str = "(i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
+
 async fn relay(guest_name: &str, input: &serde_json::Value, way: Way) -> common::Shown {
     let module = guest(guest_name);
     let [a, b] = &*NODES;
@@ -316,10 +319,8 @@ async fn what_guests_write_of_their_first_memory_is_bounded_by_the_nodes() {
         let filled = format!("(memory.fill (i32.const 4096) (i32.const 1) (i32.const {}))", kib << 10);
         starting(31, &format!("{filled} {then}"))
     };
-    // Says that nothing happened.
-    let waits = "(i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
-    let small = load_wasm(&sandbox, &write(100, waits)).await.unwrap();
-    let waits = load_wasm(&sandbox, &write(1_500, waits)).await.unwrap();
+    let small = load_wasm(&sandbox, &write(100, WAITS)).await.unwrap();
+    let waits = load_wasm(&sandbox, &write(1_500, WAITS)).await.unwrap();
     let loops = load_wasm(&sandbox, &write(1_500, "(loop (br 0))")).await.unwrap();
     let mut waiting = Vec::new();
     let refused = loop {
@@ -363,8 +364,8 @@ async fn what_would_take_long_to_compile_is_refused_by_the_limits_name() {
 async fn memory_that_one_owners_guests_take_leaves_room_for_others() {
     let memory = Arc::new(GuestsBudget::new(16 << 20));
     let sandbox = sandbox(SandboxConfig { memory, ..config() });
-    let grows = "(drop (memory.grow (i32.const 16))) (i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
-    let image = load_wasm(&sandbox, &starting(32, grows)).await.unwrap();
+    let grows = format!("(drop (memory.grow (i32.const 16))) {WAITS}");
+    let image = load_wasm(&sandbox, &starting(32, &grows)).await.unwrap();
     let hold = async |sandbox: &Sandbox| {
         let mut held = Vec::new();
         loop {
@@ -389,9 +390,8 @@ async fn memory_that_one_owners_guests_take_leaves_room_for_others() {
 async fn what_an_instance_begins_with_counts_and_is_not_kept_ready() {
     let memory = Arc::new(GuestsBudget::new(16 << 20));
     let sandbox = sandbox(SandboxConfig { memory, ..config() });
-    let waits = "(i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
     // 4 MiB, of which 2 count.
-    let large = load_wasm(&sandbox, &starting(64, waits)).await.unwrap();
+    let large = load_wasm(&sandbox, &starting(64, WAITS)).await.unwrap();
     let one = sandbox.on_behalf_of(Owner::Other(1));
     let mut held = Vec::new();
     let refused = loop {
@@ -415,8 +415,7 @@ async fn growth_that_the_memory_itself_refuses_takes_nothing() {
     let memory = Arc::new(GuestsBudget::new(16 << 20));
     let sandbox = sandbox(SandboxConfig { memory, ..config() });
     let grows = "(drop (memory.grow (i32.const 100)))".repeat(9);
-    let waits = "(i32.store8 (i32.const 1024) (i32.const 0x80)) (return (i64.const 0x40000000001))";
-    let bounded = starting("2 2", &format!("{grows}{waits}"));
+    let bounded = starting("2 2", &format!("{grows}{WAITS}"));
     let image = load_wasm(&sandbox, &bounded).await.unwrap();
     sandbox.begin(&image).await.unwrap().start(&value(&json!(null)), START).await.unwrap();
 }
