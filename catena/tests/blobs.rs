@@ -14,7 +14,7 @@ use catena::{
     Blob, BlobBytes, Client, Context, LinkShape, MessagePolicy, Mode, Node, Place, RunOptions, Service, Topology,
     Value, exceptions, from_value, to_value,
 };
-use common::{SANDBOX, service};
+use common::{PATIENCE, SANDBOX, service};
 use futures_util::{TryStreamExt, future::ready};
 use held::HeldPort;
 use serde::{Deserialize, Serialize};
@@ -302,7 +302,7 @@ async fn a_callee_that_reads_nothing_costs_a_bounded_part_and_may_read_it_later(
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), came).await.expect("what is pushed comes");
+    tokio::time::timeout(PATIENCE, came).await.expect("what is pushed comes");
     client.call::<_, ()>("a", "ignore", &()).await.unwrap();
     assert!(crossed() < 4 * MB + MB / 4, "{}", crossed());
     assert_eq!((client.blobs_pushed(), pushed(&nodes[0])), ((4 * MB, 0), (0, 0)));

@@ -18,7 +18,7 @@ use catena::{
     directory::{Announcement, Answer, Location, NodeId, ResolveError},
     exceptions, to_value,
 };
-use common::SANDBOX;
+use common::{PATIENCE, SANDBOX};
 use serde::Serialize;
 use tokio::{net::TcpListener, sync::watch};
 
@@ -200,7 +200,7 @@ async fn found(client: &Client, number: u64) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), call).await.unwrap();
+    tokio::time::timeout(PATIENCE, call).await.unwrap();
 }
 
 /// The service of which resolvers here cannot say where it is: they panic.
@@ -228,7 +228,7 @@ impl Told {
         let told = served.wait_for(|served| {
             by.iter().all(|node| serves(served, node)) && !not_by.iter().any(|node| serves(served, node))
         });
-        let told = tokio::time::timeout(Duration::from_secs(20), told).await;
+        let told = tokio::time::timeout(PATIENCE, told).await;
         assert!(told.is_ok(), "{:?}", self.served.borrow());
     }
 }
@@ -353,7 +353,7 @@ async fn functions_are_there_after_a_restart() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), written).await.unwrap();
+    tokio::time::timeout(PATIENCE, written).await.unwrap();
     first.close(Duration::ZERO).await;
     let file = || std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let kept = std::fs::read(file()).unwrap();

@@ -23,7 +23,7 @@ use catena::{
 use catena_fabric::{Fabric, Terms};
 
 /// Far more than it takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 const WAYS: [Way; 3] = [Way::Link, Way::SharedMemory, Way::Rdma];
 
@@ -540,8 +540,7 @@ async fn the_owner_is_notified_when_it_wants_to_be() {
             }
             let mut times = 0;
             while times < 2 {
-                let notice =
-                    tokio::time::timeout(Duration::from_secs(20), notifications.next()).await.unwrap().unwrap();
+                let notice = tokio::time::timeout(PATIENCE, notifications.next()).await.unwrap().unwrap();
                 times += notice.times;
                 match (way, notice.access) {
                     (Way::Link | Way::Rdma, Some((who, access, offset, count))) => {

@@ -5,6 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use catena::{Client, Exception, Export, Imported, Node, Place, Rights, Wish};
 
+/// Far more than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// A node, and two clients that have imported its segment.
 async fn three(bytes: u64) -> (Node, catena::Segment, [Imported; 2], [Client; 2]) {
     let owner = Node::builder("owner").listen("127.0.0.1:0").start().await.unwrap();
@@ -102,7 +105,7 @@ async fn a_lock_survives_the_death_of_its_holder() {
     assert_eq!(word(&count), 100);
     // One takes it for no time and is never heard of again.
     Lock(&one, 1).acquire(0).await.unwrap();
-    let taken = tokio::time::timeout(Duration::from_secs(20), Lock(&two, 2).acquire(60_000)).await;
+    let taken = tokio::time::timeout(PATIENCE, Lock(&two, 2).acquire(60_000)).await;
     assert!(taken.unwrap().is_ok());
 }
 
@@ -164,5 +167,5 @@ async fn a_notification_calls_a_handler() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), answer).await.unwrap();
+    tokio::time::timeout(PATIENCE, answer).await.unwrap();
 }

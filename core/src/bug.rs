@@ -78,6 +78,8 @@ bugs! {
     EarlyAnswerDropped,
     /// A sign of life of one branch is taken for one of all.
     BusyBranchSpeaks,
+    /// How often a branch was silent for too long counts for all of its life, instead of in a row.
+    SilencesAddUp,
     /// The listener of a sub-chain is dropped at its end, while answers are still on their way.
     ListenerGoneAtOnce,
     /// The listener of a sub-chain that has ended is kept for as long as a chain may last.
@@ -100,6 +102,8 @@ bugs! {
     BranchesWithoutRoom,
     /// An acceptance counts from any node.
     StrangersAccept,
+    /// A later step of one branch counts as acceptance of the hops of all branches, of all chains.
+    AnyBranchAccepts,
     /// Any node may stop any chain.
     StrangersCancel,
     /// The entry node believes any node that says that a part of an outcome has arrived.

@@ -9,7 +9,7 @@ use crate::Policy;
 
 const LEFT_OUT: &str = "(lines are left out";
 
-/// Adds lines to those that a chain carries, as long as there is room for so many, and for so many bytes of them; one last line says that others were left
+/// Adds lines to those that a chain carries, as long as their number and their bytes stay within bounds; one last line says that others were left
 /// out.
 ///
 /// Existing lines are never changed: the last one may have been shown already.
@@ -31,9 +31,10 @@ pub(crate) fn extend(
     }
 }
 
-/// How many lines a chain may carry, and how many bytes of them.
-pub(crate) const fn carried_max(policy: &Policy) -> (usize, usize) {
-    (policy.console_lines_max, policy.console_bytes_max)
+/// How many lines a chain may carry, or a call bring back, and how many bytes of them. In a message one place is left for the line which says that others were
+/// left out.
+pub(crate) fn carried_max(policy: &Policy) -> (usize, usize) {
+    (policy.console_lines_max.min(CONSOLE_LINES_MAX - 1), policy.console_bytes_max)
 }
 
 /// Says once, in place of this line, that there are more.
@@ -41,11 +42,6 @@ pub(crate) fn leave_out(console: &mut Vec<LogLine>, line: LogLine, why: Argument
     if console.last().is_none_or(|last| !last.text.starts_with(LEFT_OUT)) {
         console.push(LogLine { text: format!("{LEFT_OUT}: {why})"), ..line });
     }
-}
-
-/// How many lines a call may bring back. One place is left for the line which says that others were left out.
-pub(crate) fn lines_brought_max(policy: &Policy) -> usize {
-    policy.console_lines_max.min(CONSOLE_LINES_MAX - 1)
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Whether the owner may have so many more bytes; if so, it has them.
+    /// Whether the owner may have this many more bytes; if so, it has them.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         let mut counts = lock(&self.seats.counts);
         let (own, all) = (counts.of(self.owner).bytes, counts.used.bytes);

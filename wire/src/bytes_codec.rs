@@ -26,7 +26,7 @@ pub(crate) mod name {
     }
 }
 
-/// `service/function`: two names and the stroke between them.
+/// `service/function`: two names and the slash between them.
 pub(crate) mod target {
     use alloc::string::String;
 

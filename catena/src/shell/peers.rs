@@ -171,7 +171,7 @@ impl Peers {
         links.values().find(|peer| peer.node.address.as_deref() == Some(address)).map(|peer| Arc::clone(&peer.node))
     }
 
-    /// So many names of services in alphabetical order before this one, and after it.
+    /// This many names of services in alphabetical order before this one, and after it.
     pub(super) fn names_near(&self, service: &str, names_max: usize) -> Vec<String> {
         let services = self.services.read().unwrap_or_else(PoisonError::into_inner);
         let before =

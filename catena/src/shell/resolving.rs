@@ -348,7 +348,7 @@ fn down(service: &str, node: &str, host: &str) -> Exception {
     Exception::new(names::NODE_UNREACHABLE, Fault::Network, message)
 }
 
-/// The name that is most like this one. Names that begin in the same way are next to it in alphabetical order: only so many of those on either side are looked
+/// The name that is most like this one. Names that begin in the same way are next to it in alphabetical order: only the nearest few on either side are looked
 /// at, since anyone can offer names, and ask for others.
 async fn nearest(service: &str, known: &BTreeSet<String>) -> Option<String> {
     let after = (Bound::Excluded(service), Bound::Unbounded);

@@ -1,15 +1,21 @@
 //! A small mesh of real nodes over real sockets, for the tests.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::{
-    Arc, LazyLock,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use catena::{Client, Code, Context, Exception, Node, Place, Sandbox, SandboxConfig, Service, ServiceError};
 use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::sync::Semaphore;
+
+/// Far more than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One sandbox for all: its engine takes some milliseconds to load.
 pub(crate) static SANDBOX: LazyLock<Sandbox> =
@@ -36,7 +42,7 @@ pub(crate) fn service(name: &str, effects: &Arc<AtomicU64>) -> Service {
         .function("unencodable", async |(): ()| Ok(Unencodable))
         .function("panic", async |_: Json| -> Result<(), ServiceError> { panic!("on purpose") })
         .function("sleep", async |ms: u64| {
-            tokio::time::sleep(std::time::Duration::from_millis(ms)).await;
+            tokio::time::sleep(Duration::from_millis(ms)).await;
             Ok(())
         })
         // Lets one `hold` go, one that comes later too.

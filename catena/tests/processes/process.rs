@@ -53,19 +53,19 @@ impl Process {
         timeout(PATIENCE, found).await.unwrap_or_else(|_| panic!("it did not say {what:?}"))
     }
 
-    /// Reads on to a line that has `end` in it: how many before it have this in them.
-    pub(crate) async fn counts(&mut self, what: &str, end: &str) -> usize {
-        let counted = async {
-            let mut count = 0;
+    /// Reads on to a line that has `end` in it: the lines before it.
+    pub(crate) async fn says_before(&mut self, end: &str) -> Vec<String> {
+        let said = async {
+            let mut said = Vec::new();
             while let Some(line) = self.lines.next_line().await.unwrap() {
                 if line.contains(end) {
-                    return count;
+                    return said;
                 }
-                count += usize::from(line.contains(what));
+                said.push(line);
             }
             panic!("it ended before it said {end:?}")
         };
-        timeout(PATIENCE, counted).await.unwrap_or_else(|_| panic!("it did not say {end:?}"))
+        timeout(PATIENCE, said).await.unwrap_or_else(|_| panic!("it did not say {end:?}"))
     }
 
     /// Bytes of memory that it holds.

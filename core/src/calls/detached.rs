@@ -7,7 +7,7 @@ use super::{Call, Calls, Request, Stage};
 use crate::{
     SubChain,
     allowance::Allowance,
-    console::{extend, lines_brought_max},
+    console::{carried_max, extend},
     ground::Ground,
     outbox::EndedDetached,
 };
@@ -23,11 +23,7 @@ impl Calls {
         let Some((mut request, catch)) = self.take_detached(ground, ended.chain) else { return };
         let spent = request.budget.hops_left().saturating_sub(ended.hops_left);
         let left = request.budget.left(ground.now).without_hops(spent);
-        extend(
-            &mut request.console,
-            ended.console,
-            (lines_brought_max(&ground.policy), ground.policy.console_bytes_max),
-        );
+        extend(&mut request.console, ended.console, carried_max(&ground.policy));
         // Catching costs a hop like any other call; otherwise a service whose chains throw could call itself for ever.
         let catch = catch.zip(left.take_hop());
         let result = match (ended.outcome, catch) {

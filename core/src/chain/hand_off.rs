@@ -152,7 +152,11 @@ impl Chains {
         if at == ground.me.id {
             return;
         }
-        for session in self.handing_off_up_to(key) {
+        let sessions = match bug!(ground.policy, AnyBranchAccepts) {
+            true => self.handing_off.values().copied().collect(),
+            false => self.handing_off_up_to(key),
+        };
+        for session in sessions {
             self.hand_over(ground, session);
         }
     }

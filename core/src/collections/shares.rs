@@ -30,7 +30,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// So many places, all free.
+    /// This many places, all free.
     #[must_use]
     pub fn new(max: usize) -> Self {
         Self { shares: Shares::default(), max }

@@ -3,7 +3,7 @@
 use catena_wire::{BlobBytes, Exception, StepKey};
 
 use super::Node;
-use crate::{Answer, Plan, SubChain, Ticket, Time, calls::Request, console::lines_brought_max};
+use crate::{Answer, Plan, SubChain, Ticket, Time, calls::Request, console::carried_max};
 
 impl Node {
     /// A service function has read these bytes of blobs; if it has read any, this has to be called before [`Node::on_service_done`].
@@ -43,7 +43,7 @@ impl Node {
             }
             Ok(chain) => {
                 let heard_as = request.key.clone().filter(|_| sub.hears);
-                self.origin.detach(chain, heard_as, lines_brought_max(&self.ground.policy));
+                self.origin.detach(chain, heard_as, carried_max(&self.ground.policy).0);
                 self.calls.detach(&mut self.ground, chain, request, sub);
             }
         }

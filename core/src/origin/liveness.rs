@@ -89,7 +89,9 @@ impl Liveness {
         // What comes late, or once more, says nothing about the branches that it has split into since.
         let is_late = open.is_none() && key.step < pulse.step;
         pulse.silent_at = silent_at;
-        pulse.retransmissions = 0;
+        if !bug!(policy, SilencesAddUp) {
+            pulse.retransmissions = 0;
+        }
         pulse.step = pulse.step.max(key.step);
         if is_late {
             return;

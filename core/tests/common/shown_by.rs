@@ -63,6 +63,8 @@ pub(crate) const fn shown_by(bug: Bug) -> (Suite, &'static str) {
         | Bug::BranchesWithoutRoom
         | Bug::SetsUncertaintyForgotten
         | Bug::StrangersAccept
+        | Bug::AnyBranchAccepts
+        | Bug::SilencesAddUp
         | Bug::StrangersCancel
         | Bug::StrangersReceive
         | Bug::CancelNotPassedOn

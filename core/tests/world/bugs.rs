@@ -29,6 +29,8 @@ const CAUGHT_BY: &[(Bug, fn())] = &[
     (Bug::OrphansGoOn, orphans::a_sub_chain_on_its_own_whose_creator_died_ends_a_minute_later),
     (Bug::OrphansMoveOn, orphans::an_orphan_that_moves_on_ends_no_later),
     (Bug::StrangersAccept, basics::only_the_node_that_was_asked_may_accept_or_refuse_a_hop),
+    (Bug::AnyBranchAccepts, basics::a_later_step_of_another_chain_or_branch_accepts_no_hop),
+    (Bug::SilencesAddUp, steps::a_chain_that_is_heard_of_after_each_silence_is_never_given_up),
     (Bug::StrangersCancel, forged::only_its_origin_and_whoever_brought_a_chain_may_stop_it),
     (Bug::StrangersReceive, forged::only_its_origin_says_that_an_answer_has_arrived),
     (Bug::DuplicateReplaced, duplicates::the_earliest_step_stays_and_the_way_changes),

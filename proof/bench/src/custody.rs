@@ -23,7 +23,7 @@ pub(crate) struct Series([Vec<f64>; 3]);
 impl Series {
     pub(crate) async fn measure(&mut self, peers: &Arc<Peers>, rounds: usize) -> Result<(), Failure> {
         let lone = Lone::start().await?;
-        // The first round fills the step cache, as in a node that has been at work.
+        // The first round fills the step records, as in a node that has been at work.
         let round = || async {
             let (mut full, mut bare) = (0.0, 0.0);
             for _ in 0..IN_TURNS {

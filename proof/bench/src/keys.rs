@@ -55,7 +55,7 @@ pub(crate) const KEYS: &[(&str, &str, Goal)] = &[
     ("chain4_js_us", "chain of 4, JavaScript, µs", Open),
     ("chain4_wasm_us", "chain of 4, compiled, µs", Open),
     ("call_us", "client.call, µs", Open),
-    ("custody_cost_pct", "custody, heartbeats and step cache, % of a chain's processor time", AtMost(10.0)),
+    ("custody_cost_pct", "custody, heartbeats and step records, % of a chain's processor time", AtMost(10.0)),
     ("accepted_us", "an acceptance on its way, with others of its kind: both ends' processor time, µs", Open),
     ("cpu_tonic_js", "chains per CPU-second / tonic's, JavaScript, 64 in flight", AtLeast(0.9)),
     ("cpu_tonic_wasm", "chains per CPU-second / tonic's, compiled, 64 in flight", AtLeast(1.5)),

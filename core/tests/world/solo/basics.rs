@@ -78,6 +78,24 @@ fn a_chain_seen_at_a_later_step_is_no_longer_kept_by_its_sender() {
 }
 
 #[test]
+pub(crate) fn a_later_step_of_another_chain_or_branch_accepts_no_hop() {
+    let mut node = node(Policy::default());
+    let (chain, ..) = handing_off(&mut node);
+    let beat = |key| Message::Heartbeat(key, (*node_ref(2)).clone(), Vec::new());
+    let others = [
+        StepKey { branch: Branch::root().child(1).unwrap(), ..key(chain, 2) },
+        key(ChainId { number: chain.number ^ 1, ..chain }, 2),
+        key(ChainId { origin: NodeId(2), ..chain }, 2),
+    ];
+    for other in others {
+        node.on_message(NOW, &node_ref(2), beat(other.clone()));
+        assert_eq!(node.load().0, 1, "{other:?}");
+    }
+    node.on_message(NOW, &node_ref(2), beat(key(chain, 2)));
+    assert_eq!(node.load().0, 0);
+}
+
+#[test]
 fn a_nodes_own_signs_of_life_release_no_hop() {
     let mut node = node(Policy { accept_timeout_us: 60_000_000, ..Policy::default() });
     handing_off(&mut node);

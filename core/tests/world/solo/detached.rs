@@ -114,6 +114,20 @@ fn a_call_brings_no_more_lines_than_a_chain_may_carry() {
 }
 
 #[test]
+fn a_chain_carries_no_more_lines_than_a_message_may_have() {
+    let mut node = node(Policy { console_lines_max: 1_000_000, ..Policy::default() });
+    let session = arrived(&mut node, hop(1, 1));
+    let calls = vec![call(0, "there")];
+    node.on_turn(NOW, session, saying(&["said"; 5_000], Turn { calls, ..Turn::default() }), 1);
+    node.on_suspended(NOW, session, Ok((Bytes::from_static(b"state"), None)), 1);
+    let carried = sent(&actions(&mut node)).into_iter().find_map(|(_, message, _)| match message {
+        Message::Hop(hop) => Some(hop.console.len()),
+        _ => None,
+    });
+    assert_eq!(carried, Some(catena_wire::CONSOLE_LINES_MAX));
+}
+
+#[test]
 fn lines_that_a_call_brings_become_those_of_the_chain_that_made_it() {
     let mut node = node(Policy { console_lines_max: 6, ..Policy::default() });
     let (_, session) = begun(&mut node);

@@ -256,6 +256,30 @@ fn a_chain_that_a_node_has_forgotten_is_said_to_be_forgotten_there() {
     assert!(why.message.contains("n2, which was to have it at step 1, does not know of it"), "{why}");
 }
 
+/// Silences count in a row: however many there are in the life of a chain, it goes on if it is heard of after each.
+#[test]
+pub(crate) fn a_chain_that_is_heard_of_after_each_silence_is_never_given_up() {
+    let mut node = node(Policy::default());
+    let Policy { heartbeat_timeout_us: timeout_us, retransmissions_max: rounds, .. } = Policy::default();
+    let (chain, ..) = handing_off(&mut node);
+    node.on_message(NOW, &node_ref(2), Message::Accepted(key(chain, 1)));
+    let mut now = NOW;
+    for silence in 0..=2 * u32::from(rounds) {
+        now = now.after(timeout_us);
+        node.on_timeout(now);
+        let said = actions(&mut node);
+        assert!(!sent(&said).is_empty(), "{silence}: nobody is asked");
+        assert!(!said.iter().any(|action| matches!(action, Action::Reply(..))), "{silence}: {said:?}");
+        node.on_message(now, &node_ref(2), Message::Heartbeat(key(chain, 1), (*node_ref(2)).clone(), Vec::new()));
+    }
+    for _ in 0..=rounds {
+        now = now.after(timeout_us);
+        node.on_timeout(now);
+    }
+    let ended = actions(&mut node);
+    assert!(ended.iter().any(|action| matches!(action, Action::Reply(_, Replied::End { .. }))), "{ended:?}");
+}
+
 /// Two branches fall silent one after the other. Nodes do not answer a second search that comes soon, so what the first one has found stays.
 #[test]
 fn a_chain_with_several_silent_branches_is_searched_for_once() {
