@@ -71,21 +71,18 @@ async fn a_chain_that_is_begun_and_stopped_twice_stops_once() {
     let mut nodes = Nodes::start(&["a"]).await;
     let client = nodes.client().await;
     let attacker = Attacker::start(4_242, "attacker", |_| Vec::new()).await;
-    let twice = async |link, messages: Vec<Message>| {
-        for message in messages {
-            send(link, message.clone()).await;
-            send(link, message).await;
-        }
+    let link = attacker.link(&nodes.place("a")).await;
+    let twice = async |message: Message| {
+        send(&link, message.clone()).await;
+        send(&link, message).await;
     };
-
-    let to_a = attacker.link(&nodes.place("a")).await;
     let params = to_value(&json!({ "text": "stopped", "wait": "before" })).unwrap();
     let hop = Hop { params, ..noting("stopped", 0).await };
-    twice(&to_a, vec![of_chain(&hop, 1, &attacker.node)]).await;
+    twice(of_chain(&hop, 1, &attacker.node)).await;
     nodes.process("a").says("a begins stopped").await;
-    twice(&to_a, vec![Message::Cancel(ChainId { origin: attacker.node.id, number: 1 })]).await;
+    twice(Message::Cancel(ChainId { origin: attacker.node.id, number: 1 })).await;
     nodes.process("a").says("a let go of stopped").await;
-    attacker.is_read(&to_a).await;
+    attacker.is_read(&link).await;
     ask::<u32>(&client, "a", "note", json!({ "text": "over" })).await;
     assert_eq!(nodes.process("a").says_before("a noted over").await, ["a begins over"]);
 }
