@@ -78,6 +78,9 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
+    /// The sandbox cannot be made ([`NodeBuilder::sandbox_at_start`]).
+    #[error("{0}")]
+    Sandbox(String),
     /// The file of durable steps cannot be used.
     #[error("the step store {}: {reason}", path.display())]
     StepStore {
@@ -152,6 +155,7 @@ struct SandboxSource {
     shared: Option<Sandbox>,
     limits: Limits,
     cache_dir: Option<PathBuf>,
+    at_start: bool,
 }
 
 impl NodeBuilder {
@@ -343,6 +347,14 @@ impl NodeBuilder {
         self
     }
 
+    /// Makes the sandbox when the node starts, if functions run here, and not when the first one comes: that one does not wait for it, and a folder of compiled
+    /// modules that cannot be used is an error of [`NodeBuilder::start`].
+    #[must_use]
+    pub fn sandbox_at_start(mut self) -> Self {
+        self.sandbox.at_start = true;
+        self
+    }
+
     /// Makes this node a repository, which keeps functions for the nodes that join it (rpc-chains section 3.2).
     #[must_use]
     pub fn repository(mut self) -> Self {
@@ -443,6 +455,7 @@ impl NodeBuilder {
         // Read together, since everything that this node dates is dated by this one clock.
         let (clock, began_at_us) = (Clock::new(), unix_us());
         let dial_pause = dial_pause(&self.policy);
+        let sandbox_at_start = self.sandbox.at_start && self.policy.runs_guests;
         let mut core = Core::new(me.clone(), self.policy, began_at_us);
         let built_in = blobs::service();
         for service in services.values().chain([&built_in]) {
@@ -478,6 +491,9 @@ impl NodeBuilder {
         };
         let blobs = Blobs::new(&self.memory, self.blob_bytes_max, self.blob_grace);
         let shell = Shell::new(core, services, (store, blobs), settings, half_of(&self.memory));
+        if sandbox_at_start {
+            shell.sandbox().await.map_err(|why| StartError::Sandbox(why.message))?;
+        }
         let hello = shell.hello(&shell.own_services()).into();
         let identity = Identity { node, site: self.site, hello };
         let endpoint = Endpoint::bind(config, identity, Arc::new(LinkEvents::new(&shell))).await?;
@@ -498,7 +514,7 @@ impl SandboxSource {
                 let memory = Arc::clone(&memory);
                 let config = SandboxConfig { limits, cache_dir, memory, images_bytes_max, ..SandboxConfig::default() };
                 Sandbox::new(config).map_err(|why| {
-                    Exception::new(names::BAD_CODE, Fault::Node, format!("the sandbox could not be made: {why}"))
+                    Exception::new(names::BAD_CODE, Fault::Node, format!("the sandbox cannot be made: {why}"))
                 })
             }
         })

@@ -2,38 +2,26 @@
 
 use std::path::PathBuf;
 
-use catena::{Limits, Sandbox, SandboxConfig};
+use catena::{Sandbox, SandboxConfig};
 
 use crate::{failure::Failure, output::Output, progress::Progress};
 
+/// What to do where it cannot be made.
+pub(crate) const HELP: &str = "see what the message names, such as memory";
+
 /// Makes it. The engine comes out of the user's cache of compiled modules; the first time it is compiled, which takes seconds.
 pub(crate) async fn make(output: &Output) -> Result<Sandbox, Failure> {
-    make_with(Limits::default(), None, output).await
-}
-
-/// The same within these limits, and with compiled modules kept in the folder named, if one is.
-pub(crate) async fn make_with(limits: Limits, named: Option<PathBuf>, output: &Output) -> Result<Sandbox, Failure> {
     let _progress = Progress::new(output, "preparing the sandbox: the first time takes some seconds");
-    let make = move || match named {
-        Some(dir) => in_folder(&limits, Some(dir)),
-        // A folder that cannot be used costs time at each start, and nothing else.
-        None => in_folder(&limits, cache_dir()).or_else(|_| in_folder(&limits, None)),
-    };
-    let made = tokio::task::spawn_blocking(make).await.unwrap_or_else(|why| Err(why.to_string()));
-    made.map_err(|why| {
-        let message = format!("the sandbox cannot be made: {why}");
-        Failure::cannot_start(message, "see what the message names, such as memory")
-    })
+    let make = || Sandbox::new(SandboxConfig { cache_dir: cache_dir(), ..SandboxConfig::default() });
+    let made = tokio::task::spawn_blocking(make).await.map_err(|why| why.to_string());
+    let made = made.and_then(|made| made.map_err(|why| why.to_string()));
+    made.map_err(|why| Failure::cannot_start(format!("the sandbox cannot be made: {why}"), HELP))
 }
 
-fn in_folder(limits: &Limits, cache_dir: Option<PathBuf>) -> Result<Sandbox, String> {
-    let config = SandboxConfig { limits: limits.clone(), cache_dir, ..SandboxConfig::default() };
-    Sandbox::new(config).map_err(|why| why.to_string())
-}
-
-/// Where the XDG base directory specification puts caches.
-fn cache_dir() -> Option<PathBuf> {
+/// Where the XDG base directory specification puts caches. A folder that cannot be used costs time at each start, and nothing else.
+pub(crate) fn cache_dir() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
-    Some(base.join("catena").join("modules"))
+    let folder = base.join("catena").join("modules");
+    std::fs::create_dir_all(&folder).is_ok().then_some(folder)
 }

@@ -168,6 +168,34 @@ fn up_serves_what_its_file_says() {
 }
 
 #[test]
+fn functions_of_a_node_may_have_half_of_its_memory() {
+    let folder = folder();
+    let text = "name = \"small\"\nlisten = \"127.0.0.1:0\"\nmemory_bytes_max = 134_217_728\n\
+        [limits]\nmemory_bytes_max = 134_217_728\n[[service]]\nkind = \"probe\"\nname = \"probe.small\"\n";
+    let node = Server::start(&["up", &file(&folder, "small.toml", text), "--json"]);
+    let at = node.ready()["node"]["address"].as_str().unwrap().to_owned();
+    let run = |mib: u32| {
+        let text = format!(
+            "import {{ call }} from \"catena\";\nexport default async () => {{\n  await call(\"probe.small/where\");\n  \
+             return new Uint8Array({mib} << 20).fill(1).length;\n}};\n"
+        );
+        catena(&["run", &file(&folder, &format!("{mib}.js"), &text), "--connect", &at])
+    };
+    run(80).failed(1, &["Overloaded", "half of the node's memory"]);
+    let fits = run(20);
+    assert_eq!((fits.code, fits.out.trim()), (Some(0), "20971520"), "{}", fits.err);
+    assert_eq!(node.end_by("TERM"), Some(0));
+}
+
+#[test]
+fn a_folder_of_compiled_modules_that_cannot_be_used_is_told_at_once() {
+    let folder = folder();
+    file(&folder, "taken", "");
+    let node = file(&folder, "n.toml", "name = \"n\"\nlisten = \"127.0.0.1:0\"\ncache_dir = \"taken\"\n");
+    catena(&["up", &node]).failed(4, &["the sandbox cannot be made", "taken"]);
+}
+
+#[test]
 fn a_node_to_join_that_is_down_is_named_and_joined_when_it_is_up() {
     let held = HeldPort::new();
     let seed = held.address.to_string();

@@ -293,7 +293,7 @@ impl Shell {
         let make = || async {
             let shell = Arc::clone(self);
             let made = tokio::task::spawn_blocking(move || (shell.settings.make_sandbox)()).await;
-            made.unwrap_or_else(|_| Err(Exception::new(names::BAD_CODE, Fault::Node, "the sandbox could not be made")))
+            made.unwrap_or_else(|_| Err(Exception::new(names::BAD_CODE, Fault::Node, "the sandbox cannot be made")))
         };
         // Boxed, so that the future of each turn does not reserve memory for it.
         Box::pin(self.sandbox.get_or_try_init(make)).await

@@ -67,15 +67,16 @@ pub(crate) async fn run(args: &Up, output: &Output) -> Result<(), Failure> {
 type Offered = (String, Vec<String>);
 
 async fn start(args: &Up, file: NodeFile, output: &Output) -> Result<(Node, Vec<Offered>, Vec<Segment>), Failure> {
-    let sandbox = sandbox::make_with(file.limits, file.cache_dir, output).await?;
-    let _progress = Progress::new(output, &format!("starting {}", file.name));
+    let _progress = Progress::new(output, &format!("starting {}: the first time takes some seconds", file.name));
     let rdma = file.rdma.map(|rdma| rdma.open()).transpose()?;
     let names = match args.names.clone() {
         Some(path) => file.names.with_file(path),
         None => file.names,
     };
     let builder = Node::builder(&file.name)
-        .sandbox(sandbox)
+        .limits(file.limits)
+        .sandbox_at_start()
+        .given(file.cache_dir.or_else(sandbox::cache_dir), NodeBuilder::cache_dir)
         .names(names.open()?)
         .given(file.site, NodeBuilder::site)
         .given(args.listen.clone().or(file.listen), NodeBuilder::listen)
@@ -111,6 +112,7 @@ const fn help(why: &StartError) -> &'static str {
         StartError::Unspecified(_) | StartError::Advertise { .. } => {
             "add `advertise` to the file, or --advertise HOST:PORT (port 0 stands for the port it listens on)"
         }
+        StartError::Sandbox(_) => sandbox::HELP,
         StartError::FunctionStore { .. } => "name another folder: `function_store` in the file",
         StartError::StepStore { .. } => {
             "name a file on a disk of this machine, in a folder that is there, that no other node uses: `file` under [step_store]"
