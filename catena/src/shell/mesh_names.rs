@@ -37,9 +37,14 @@ impl Resolver for MeshResolver {
 
     async fn resolve(&self, service: &str, avoid: &[NodeId]) -> Result<Answer, ResolveError> {
         let Some(shell) = self.shell.upgrade() else { return Err(ResolveError("the node has ended".into())) };
-        let known = shell.mesh_knows(service, avoid).await;
+        let mut known = shell.mesh_knows(service, avoid).await;
         let good = |location: &Location| location.run().is_some_and(|run| !avoid.contains(&run));
         let said = if known.at.iter().any(good) { Vec::new() } else { shell.others_resolve(service).await };
+        if known.at.is_empty() && said.is_empty() {
+            // Each node says what it has when it is asked, and they are not asked at one moment: a service that moves meanwhile may be at none of them. It was
+            // offered at its next node before the last one said that it is gone, so the next answers have it.
+            known = shell.mesh_knows(service, avoid).await;
+        }
         Ok(Answer { at: known.at.into_iter().chain(said).collect(), ..known })
     }
 }
