@@ -1,5 +1,6 @@
 //! One call of one NFS procedure: a connection, the time it may take, and what a lost connection means.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::stream::Lent;
 
 /// The pause before the first repeat; each further one is four times as long.
 const RETRY_PAUSE_MS: u64 = 50;
+/// The part of a call's time after which it is asked once more beside the first, if it may be repeated and nothing came.
+const ASK_AGAIN_PART: u32 = 4;
 
 /// Makes calls to one server as one user.
 #[derive(Clone, Debug)]
@@ -79,7 +82,7 @@ impl Caller {
         let mut pause = Duration::from_millis(RETRY_PAUSE_MS);
         let mut attempt = 0;
         loop {
-            let lost = match self.attempt::<A, Nfs3Result<T, E>>(call, args, deadline).await? {
+            let lost = match self.answer::<A, Nfs3Result<T, E>>(call, args, deadline).await? {
                 Ok(Nfs3Result::Ok(done)) => return Ok(done),
                 Ok(Nfs3Result::Err((code, _))) => {
                     let status = Status::from_number(code as u32).unwrap_or(Status::ServerFault);
@@ -103,6 +106,33 @@ impl Caller {
             tokio::time::sleep(pause).await;
             (attempt, pause) = (attempt + 1, pause * 4);
         }
+    }
+
+    /// One attempt, and a second one beside it if the first brings nothing in its part of the time and the call may be repeated:
+    /// a server may drop a call and keep the connection. nfs-ganesha does so for what it takes to pass, such as ENOMEM,
+    /// which Linux says of an old handle while the inode behind it becomes another file's.
+    async fn answer<A, R>(&self, call: &Call, args: &A, deadline: Instant) -> Result<Result<R, Lost>, FileError>
+    where
+        A: Pack + Send + Sync,
+        R: Unpack + Send,
+    {
+        let mut first = pin!(self.attempt(call, args, deadline));
+        if !call.repeatable {
+            return first.await;
+        }
+        if let Ok(answer) = tokio::time::timeout(self.timeout / ASK_AGAIN_PART, &mut first).await {
+            return answer;
+        }
+        tracing::debug!(what = call.what, "no answer yet: asking again beside it");
+        tokio::select! {
+            answer = &mut first => return answer,
+            second = self.attempt(call, args, deadline) => {
+                if matches!(second, Ok(Ok(_) | Err(Lost::Refused(_)))) {
+                    return second;
+                }
+            }
+        }
+        first.await
     }
 
     /// One attempt on one connection. The outer error means that too many calls wait.

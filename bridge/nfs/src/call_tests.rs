@@ -16,6 +16,12 @@ use crate::reply::{Data, Found, Made, Page};
 /// A server that answers every call with its xid followed by these bytes, or hangs up if there are none, or never answers; also returns how many connections it
 /// took.
 async fn server(answer: Option<Vec<u8>>) -> (u16, Arc<AtomicUsize>) {
+    let dropped = if answer.is_none() { usize::MAX } else { 0 };
+    server_that_drops(dropped, answer.unwrap_or_default()).await
+}
+
+/// The same; it never answers the calls of its first connections.
+async fn server_that_drops(dropped: usize, answer: Vec<u8>) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let connections = Arc::new(AtomicUsize::new(0));
@@ -23,14 +29,14 @@ async fn server(answer: Option<Vec<u8>>) -> (u16, Arc<AtomicUsize>) {
     tokio::spawn(async move {
         let mut silent = Vec::new();
         while let Ok((mut stream, _)) = listener.accept().await {
-            count.fetch_add(1, Ordering::SeqCst);
+            let before = count.fetch_add(1, Ordering::SeqCst);
             let length = stream.read_u32().await.unwrap() & 0x7FFF_FFFF;
             let mut call = vec![0; length as usize];
             stream.read_exact(&mut call).await.unwrap();
             match &answer {
-                None => silent.push(stream),
-                Some(answer) if answer.is_empty() => {}
-                Some(answer) => {
+                _ if before < dropped => silent.push(stream),
+                answer if answer.is_empty() => {}
+                answer => {
                     let length = u32::try_from(answer.len() + 4).unwrap() | 0x8000_0000;
                     let mut bytes = length.to_be_bytes().to_vec();
                     bytes.extend_from_slice(&call[..4]);
@@ -45,7 +51,7 @@ async fn server(answer: Option<Vec<u8>>) -> (u16, Arc<AtomicUsize>) {
 
 fn caller(port: u16, call_timeout_ms: u64) -> Caller {
     let config = NfsConfig { call_timeout_ms, ..NfsConfig::new("127.0.0.1", "/") };
-    Caller::new(Arc::new(Pool::new(Dialer::new(&config), port, 1)), &config)
+    Caller::new(Arc::new(Pool::new(Dialer::new(&config), port, 2)), &config)
 }
 
 async fn call<T: Unpack + Send + std::fmt::Debug>(caller: &Caller, repeatable: bool) -> Result<T, FileError> {
@@ -74,12 +80,25 @@ async fn a_lost_answer_is_fetched_again_only_if_that_does_no_harm() {
 #[tokio::test]
 async fn a_silent_server_costs_no_more_than_the_timeout() {
     let (port, connections) = server(None).await;
-    let caller = caller(port, 200);
+    let caller = caller(port, 1_000);
     let begun = Instant::now();
     assert_eq!(call::<GETATTR3resok>(&caller, false).await.unwrap_err().name(), "FILES_OUTCOME_UNKNOWN");
     assert_eq!(call::<GETATTR3resok>(&caller, true).await.unwrap_err().name(), "FILES_UNREACHABLE");
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert_eq!(connections.load(Ordering::SeqCst), 1 + 2, "what may be repeated is asked twice");
+}
+
+#[tokio::test]
+async fn a_call_that_the_server_drops_is_asked_again_only_if_that_does_no_harm() {
+    let refused = accepted(&[70]);
+    let (port, connections) = server_that_drops(1, refused.clone()).await;
+    let error = call::<GETATTR3resok>(&caller(port, 8_000), true).await.unwrap_err();
+    assert_eq!(error.name(), "NFS3ERR_STALE", "{error}");
     assert_eq!(connections.load(Ordering::SeqCst), 2);
+    let (port, connections) = server_that_drops(1, refused).await;
+    let error = call::<GETATTR3resok>(&caller(port, 1_000), false).await.unwrap_err();
+    assert_eq!(error.name(), "FILES_OUTCOME_UNKNOWN", "{error}");
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -74,7 +74,8 @@ pub struct NfsConfig {
     /// How long one attempt to connect may take.
     #[serde(default = "connect_timeout_ms")]
     pub connect_timeout_ms: u64,
-    /// How long a call may take in all, with waiting for a connection and repeats.
+    /// How long a call may take in all, with waiting for a connection and repeats. One that may be repeated is asked once more,
+    /// on another connection, when a quarter of it has passed without an answer.
     #[serde(default = "call_timeout_ms")]
     pub call_timeout_ms: u64,
     /// Connections to the server: this many calls run side by side, since each connection carries one at a time.
