@@ -2,7 +2,8 @@
 # The steps that every target shares, for the scripts beside this one to source after step.sh.
 
 # What an incremental build keeps for the next one takes a sixth longer: it is kept where somebody has built so before.
-[ -d target/release/incremental ] || export CARGO_INCREMENTAL=0
+# Cargo makes the folder, empty, in every build.
+[ -n "$(ls -A target/release/incremental 2>/dev/null)" ] || export CARGO_INCREMENTAL=0
 
 # Whoever adds a dependency commits the lock file with it, so that everyone builds the same. For this machine only:
 # other systems' crates are many and large.

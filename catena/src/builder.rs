@@ -440,10 +440,6 @@ impl NodeBuilder {
         let store = open_store(self.function_store, store_bytes_max).await?;
         check_name(&self.name)?;
         let steps = open_steps(self.step_store, &services).await?;
-        // The address is part of the node's identity, so the port must be known before the node listens: if the system is to choose it, that is done here.
-        let listen = listen.map(choose_port).transpose()?;
-        let address = told_to_peers(listen, self.advertise)?;
-        let me = NodeRef { id: NodeId(random::bits64()), name: self.name, address, site: self.site.clone() };
         let transport: Arc<dyn Transport> = match self.sharing.memory {
             true => Arc::new(Near::default()),
             false => Arc::new(Tcp::default()),
@@ -452,6 +448,10 @@ impl NodeBuilder {
         let config = EndpointConfig { listen, transport, topology, ..EndpointConfig::within(self.memory.clone()) };
         // A message may have waited in a socket for as long as links tolerate silence.
         self.policy.link_silence_us_max = config.silence_ms_max().saturating_mul(1_000);
+        // The address is part of the node's identity, and the system may be the one to choose the port.
+        let bound = Endpoint::bind(config).await?;
+        let address = told_to_peers(bound.local_address(), self.advertise)?;
+        let me = NodeRef { id: NodeId(random::bits64()), name: self.name, address, site: self.site.clone() };
         // Read together, since everything that this node dates is dated by this one clock.
         let (clock, began_at_us) = (Clock::new(), unix_us());
         let dial_pause = dial_pause(&self.policy);
@@ -496,7 +496,7 @@ impl NodeBuilder {
         }
         let hello = shell.hello(&shell.own_services()).into();
         let identity = Identity { node, site: self.site, hello };
-        let endpoint = Endpoint::bind(config, identity, Arc::new(LinkEvents::new(&shell))).await?;
+        let endpoint = bound.start(identity, Arc::new(LinkEvents::new(&shell)))?;
         shell.connect(endpoint);
         shell.find_by(self.names);
         Ok(shell)
@@ -583,15 +583,6 @@ fn resolve(address: &str) -> Result<SocketAddr, StartError> {
     use std::net::ToSocketAddrs;
     let bad = || StartError::Address(address.to_owned());
     address.to_socket_addrs().ok().and_then(|mut found| found.next()).ok_or_else(bad)
-}
-
-fn choose_port(address: SocketAddr) -> Result<SocketAddr, StartError> {
-    if address.port() != 0 {
-        return Ok(address);
-    }
-    // Binds a port and releases it again: the system does not hand out the same port twice in a row.
-    let probe = std::net::TcpListener::bind(address).and_then(|listener| listener.local_addr());
-    probe.map_err(|why| NetError::Listen { address: address.to_string(), reason: why.to_string() }.into())
 }
 
 /// The address in this node's greeting: what other nodes will dial.

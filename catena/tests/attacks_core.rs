@@ -4,8 +4,8 @@
 #[allow(dead_code)]
 #[path = "processes/attacker.rs"]
 mod attacker;
-#[path = "common/held.rs"]
-mod held;
+#[path = "common/bound.rs"]
+mod bound;
 #[path = "processes/latency.rs"]
 mod latency;
 #[path = "../examples/node/main.rs"]

@@ -5,8 +5,8 @@
 #[allow(dead_code, reason = "these tests need less of it")]
 #[path = "processes/attacker.rs"]
 mod attacker;
-#[path = "common/held.rs"]
-mod held;
+#[path = "common/bound.rs"]
+mod bound;
 #[path = "processes/latency.rs"]
 mod latency;
 #[path = "../examples/node/main.rs"]

@@ -2,9 +2,9 @@
 //! (rpc-chains section 3.9).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "common/bound.rs"]
+mod bound;
 mod common;
-#[path = "common/held.rs"]
-mod held;
 
 use std::{
     sync::{
@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
+use bound::bound;
 use catena::{Client, Node, Place, Policy, RunOptions, exceptions, to_value};
-use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
+use catena_net::{Endpoint, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
 use catena_wire::{Encoded, Hello, Kinds, Message, NodeId, NodeRef, ServiceEntry};
 use common::{SANDBOX, service};
-use held::HeldPort;
 
 /// Takes over whatever hop comes, and never does anything with it.
 struct Silent {
@@ -45,9 +45,7 @@ impl Handler for Silent {
 }
 
 async fn silent(handler: &Arc<Silent>) -> (Endpoint, String) {
-    let held = HeldPort::new();
-    let listen = held.address;
-    let address = listen.to_string();
+    let (bound, address) = bound().await;
     let node = NodeRef { id: NodeId(4_242), name: "silent".into(), address: Some(address.clone()), site: None };
     let entry = ServiceEntry {
         service: "silent".into(),
@@ -58,8 +56,7 @@ async fn silent(handler: &Arc<Silent>) -> (Endpoint, String) {
     };
     let hello = Hello { node: node.clone(), services: vec![entry], repository: false }.encode().into();
     let identity = Identity { node: node.id.0, site: None, hello };
-    let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
-    (Endpoint::bind(config, identity, Arc::clone(handler) as Arc<dyn Handler>).await.expect("a port"), address)
+    (bound.start(identity, Arc::clone(handler) as Arc<dyn Handler>).expect("an endpoint"), address)
 }
 
 /// Three silences of this length end a chain: it must not be that slow where it is well.

@@ -2,8 +2,8 @@
 //! a bounded look, and nobody else anything.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "common/held.rs"]
-mod held;
+#[path = "common/bound.rs"]
+mod bound;
 
 use std::{
     sync::{
@@ -13,14 +13,14 @@ use std::{
     time::Duration,
 };
 
+use bound::bound;
 use bytes::Bytes;
 use catena::{Client, Exception, Export, Lookup, Node, Place, Rights, exceptions as names};
 use catena_core::segments::registry::{self, RECORD_BYTES, REGISTRY_NAME, Record};
-use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
+use catena_net::{Endpoint, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
 use catena_wire::{
     At, Buffer, Datagram, Encoded, Hello, Lent, Message, NodeId, NodeRef, SegmentEntry, SegmentMessage, SegmentRefusal,
 };
-use held::HeldPort;
 
 /// Far more than it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,18 +65,16 @@ async fn liar<F>(name: &str, says: F) -> (Endpoint, Arc<Liar<F>>, Place)
 where
     F: Fn(SegmentMessage) -> Option<SegmentMessage> + Send + Sync + 'static,
 {
-    let held = HeldPort::new();
-    let listen = held.address;
-    let node = NodeRef { id: NodeId(4_242), name: name.into(), address: Some(listen.to_string()), site: None };
+    let (bound, address) = bound().await;
+    let node = NodeRef { id: NodeId(4_242), name: name.into(), address: Some(address.clone()), site: None };
     let identity = Identity {
         node: node.id.0,
         site: None,
         hello: Hello { node, services: Vec::new(), repository: false }.encode().into(),
     };
-    let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
     let liar = Arc::new(Liar { says, reads: AtomicUsize::new(0) });
-    let endpoint = Endpoint::bind(config, identity, Arc::clone(&liar) as Arc<dyn Handler>).await.expect("a port");
-    (endpoint, liar, Place::new(listen.to_string()))
+    let endpoint = bound.start(identity, Arc::clone(&liar) as Arc<dyn Handler>).expect("an endpoint");
+    (endpoint, liar, Place::new(address))
 }
 
 /// What the request of this kind is refused with, whatever it names.

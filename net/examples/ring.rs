@@ -169,9 +169,9 @@ async fn main() {
 
     let identity = |node| Identity { node, site: None, hello: Bytes::new() };
     let config = EndpointConfig { listen: Some(([127, 0, 0, 1], 0).into()), ..EndpointConfig::default() };
-    let server = Endpoint::bind(config, identity(1), Arc::new(Echo)).await.unwrap();
+    let server = Endpoint::bind(config).await.unwrap().start(identity(1), Arc::new(Echo)).unwrap();
     let asker = Arc::new(Asker::default());
-    let client = Endpoint::bind(EndpointConfig::default(), identity(2), asker.clone()).await.unwrap();
+    let client = Endpoint::bind(EndpointConfig::default()).await.unwrap().start(identity(2), asker.clone()).unwrap();
     let place = Place::new(server.local_address().unwrap().to_string());
     let link = client.link(&place).await.unwrap();
     link.introduced().await.unwrap();

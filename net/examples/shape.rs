@@ -43,10 +43,15 @@ async fn main() {
     let config = EndpointConfig { topology: Some(topology.clone()), ..EndpointConfig::default() };
     let identity = |node, site: &str| Identity { node, site: Some(site.to_owned()), hello: Bytes::new() };
     let listening = EndpointConfig { listen: Some(([127, 0, 0, 1], 0).into()), ..config.clone() };
-    let server = Endpoint::bind(listening, identity(1, "mtv"), Arc::new(Clock(sender.clone()))).await.unwrap();
+    let server =
+        Endpoint::bind(listening).await.unwrap().start(identity(1, "mtv"), Arc::new(Clock(sender.clone()))).unwrap();
     for site in ["mtv", "red", "bei"] {
         let shape = topology.between("mtv", site).unwrap();
-        let client = Endpoint::bind(config.clone(), identity(2, site), Arc::new(Clock(sender.clone()))).await.unwrap();
+        let client = Endpoint::bind(config.clone())
+            .await
+            .unwrap()
+            .start(identity(2, site), Arc::new(Clock(sender.clone())))
+            .unwrap();
         let place = Place::new(server.local_address().unwrap().to_string()).in_site("mtv");
         let link = client.link(&place).await.unwrap();
         link.introduced().await.unwrap();

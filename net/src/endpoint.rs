@@ -57,19 +57,26 @@ struct Hub {
     accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Endpoint {
-    /// Opens an endpoint, listening if the configuration says so. Needs a tokio runtime.
+/// An endpoint that has its port, if it is to listen, and greets nobody yet: what it will say of itself may name the port.
+pub struct Bound {
+    config: EndpointConfig,
+    listener: Option<Box<dyn Listener>>,
+}
+
+impl Bound {
+    /// Where it will listen, with the port that the system chose; `None` if it will only dial.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.listener.as_ref().and_then(|listener| listener.local_address().ok())
+    }
+
+    /// Opens the endpoint: from now on it is who this identity says. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The port is in use, the system refuses, or the configuration contradicts itself.
-    pub async fn bind(config: EndpointConfig, identity: Identity, handler: Arc<dyn Handler>) -> Result<Self, NetError> {
-        config.check()?;
-        check_identity(&config, &identity)?;
-        let listener = match config.listen {
-            Some(address) => Some(listen(&config, address).await?),
-            None => None,
-        };
-        let config = Arc::new(config);
+    /// The identity is longer than peers accept.
+    pub fn start(self, identity: Identity, handler: Arc<dyn Handler>) -> Result<Endpoint, NetError> {
+        check_identity(&self.config, &identity)?;
+        let local_address = self.local_address();
+        let (config, listener) = (Arc::new(self.config), self.listener);
         let hub = Arc::new(Hub {
             greeting: Mutex::new(identity.hello.clone()),
             identity,
@@ -79,14 +86,29 @@ impl Endpoint {
             pipes: Mutex::default(),
             ticker: (config.sharp_shaping && config.topology.is_some()).then(|| Arc::new(Ticker::start())),
             next_id: AtomicU64::new(1),
-            local_address: listener.as_ref().and_then(|listener| listener.local_address().ok()),
+            local_address,
             accepting: Mutex::default(),
             config,
         });
         if let Some(listener) = listener {
             *lock(&hub.accepting) = Some(tokio::spawn(accept(Arc::downgrade(&hub), listener)));
         }
-        Ok(Self { hub })
+        Ok(Endpoint { hub })
+    }
+}
+
+impl Endpoint {
+    /// Takes the port of an endpoint that is to listen. Callers wait until [`Bound::start`]. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The port is in use, the system refuses, or the configuration contradicts itself.
+    pub async fn bind(config: EndpointConfig) -> Result<Bound, NetError> {
+        config.check()?;
+        let listener = match config.listen {
+            Some(address) => Some(listen(&config, address).await?),
+            None => None,
+        };
+        Ok(Bound { config, listener })
     }
 
     /// Where it listens, with the port that the system chose; `None` if it only dials.

@@ -102,7 +102,7 @@ async fn what_a_message_becomes_is_charged_before_it_is_told() {
     let memory = Memory::new(MIB);
     let told = Arc::new(Swelling(Mutex::new(0)));
     let config = EndpointConfig { address_bytes_max: 8 << 20, ..memory.config(Some(1)) };
-    let _server = Endpoint::bind(config, identity(1, None), Arc::clone(&told) as _).await.unwrap();
+    let _server = Endpoint::bind(config).await.unwrap().start(identity(1, None), Arc::clone(&told) as _).unwrap();
     let (client, mut events) = bind(memory.config(None), identity(2, None)).await;
     let link = client.link(&memory.place(1)).await.unwrap();
     link.send(Message::head(vec![1; 200_000])).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_message_that_is_here_is_told_however_little_room_there_is() {
     let config = memory.config(Some(1));
     let budget = config.memory.clone();
     let told = Arc::new(Swelling(budget.clone(), Mutex::default()));
-    let _server = Endpoint::bind(config, identity(1, None), Arc::clone(&told) as _).await.unwrap();
+    let _server = Endpoint::bind(config).await.unwrap().start(identity(1, None), Arc::clone(&told) as _).unwrap();
     let (client, mut events) = bind(memory.config(None), identity(2, None)).await;
     let link = client.link(&memory.place(1)).await.unwrap();
     events.up().await;
@@ -203,7 +203,7 @@ async fn a_peer_that_never_reads_its_answers_is_read_slowly_and_then_closed() {
     let config =
         EndpointConfig { medium_queue_bytes_max: 2 << 20, overflow_bytes_max: 1 << 20, ..memory.config(Some(1)) };
     let (budget, handler) = (config.memory.clone(), Arc::new(Generous::default()));
-    let _server = Endpoint::bind(config, identity(1, None), Arc::clone(&handler) as _).await.unwrap();
+    let _server = Endpoint::bind(config).await.unwrap().start(identity(1, None), Arc::clone(&handler) as _).unwrap();
     let mut peer = memory.connect(1);
     shake_hands(&mut peer, 66).await;
     let start = Instant::now();
@@ -506,7 +506,11 @@ async fn many_small_frames_in_one_read_let_others_have_their_turn() {
     {
         let memory = Memory::new(MIB);
         let count = Arc::new(Count(AtomicUsize::default(), busy));
-        let _server = Endpoint::bind(memory.config(Some(1)), identity(1, None), Arc::clone(&count) as _).await.unwrap();
+        let _server = Endpoint::bind(memory.config(Some(1)))
+            .await
+            .unwrap()
+            .start(identity(1, None), Arc::clone(&count) as _)
+            .unwrap();
         let mut peer = memory.connect(1);
         shake_hands(&mut peer, 66 + number as u64).await;
         peer.write_all(&small(0).repeat(frames)).await.unwrap();

@@ -76,7 +76,7 @@ async fn linked() -> Peer {
     let writes = Arc::new(AtomicUsize::new(0));
     let mut config = memory.config(None);
     config.transport = Arc::new(Counting(memory.clone(), Arc::clone(&writes)));
-    let endpoint = Endpoint::bind(config, identity(2, None), Arc::new(Echo)).await.unwrap();
+    let endpoint = Endpoint::bind(config).await.unwrap().start(identity(2, None), Arc::new(Echo)).unwrap();
     let link = endpoint.link(&memory.place(1)).await.unwrap();
     let mut raw = callers.recv().await.unwrap();
     shake_hands(&mut raw, 1).await;

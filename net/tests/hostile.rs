@@ -337,7 +337,11 @@ async fn a_handler_that_panics_loses_its_link_and_nothing_hangs() {
         fn on_link_lost(&self, _: &std::sync::Arc<catena_net::Link>, _: &LinkError) {}
     }
     let memory = Memory::new(1 << 16);
-    let server = Endpoint::bind(memory.config(Some(1)), identity(1, None), std::sync::Arc::new(Clumsy)).await.unwrap();
+    let server = Endpoint::bind(memory.config(Some(1)))
+        .await
+        .unwrap()
+        .start(identity(1, None), std::sync::Arc::new(Clumsy))
+        .unwrap();
     let (client, mut events) = bind(memory.config(None), identity(2, None)).await;
     let link = client.link(&memory.place(1)).await.unwrap();
     events.up().await;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use catena::{NodeId, NodeRef, RunOptions, ServiceEntry, exceptions};
-use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames, Place};
+use catena_net::{Endpoint, Handler, Identity, Incoming, Link, LinkError, Message as Frames, Place};
 use catena_wire::{Encoded, End, Hello, Hop, Kinds, Message, Outcome, StepKey, Value};
 use serde_json::Value as Json;
 use tokio::{
@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    held::HeldPort,
+    bound::bound,
     nodes::{begin_with, builder},
     process::PATIENCE,
 };
@@ -87,16 +87,13 @@ pub(crate) fn entry(service: &str, node: &NodeRef) -> ServiceEntry {
 impl Attacker {
     /// One of this number and name that announces what `announces` makes of it.
     pub(crate) async fn start(id: u64, name: &str, announces: impl FnOnce(&NodeRef) -> Vec<ServiceEntry>) -> Self {
-        let held = HeldPort::new();
-        let listen = held.address;
-        let node = NodeRef { id: NodeId(id), name: name.into(), address: Some(listen.to_string()), site: None };
+        let (bound, address) = bound().await;
+        let node = NodeRef { id: NodeId(id), name: name.into(), address: Some(address), site: None };
         let hello = Hello { node: node.clone(), services: announces(&node), repository: false }.encode().into();
         let (sender, heard) = mpsc::channel(UNREAD_MAX);
         let answered = Arc::new(Answered::default());
-        let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
         let identity = Identity { node: id, site: None, hello };
-        let endpoint =
-            Endpoint::bind(config, identity, Arc::new(Heard(sender, Arc::clone(&answered)))).await.expect("a port");
+        let endpoint = bound.start(identity, Arc::new(Heard(sender, Arc::clone(&answered)))).expect("an endpoint");
         Self { endpoint, node, heard: Mutex::new(heard), answered }
     }
 

@@ -6,13 +6,13 @@ use std::{
 };
 
 use catena::{Client, Hash, Node, NodeId, NodeRef, Place, exceptions};
-use catena_net::{Endpoint, EndpointConfig, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
+use catena_net::{Endpoint, Handler, Identity, Incoming, Link, LinkError, Message as Frames};
 use catena_wire::{Encoded, Hello, Kinds, Message, ServiceEntry};
 use serde_json::{Value as Json, json};
 use tokio::sync::Notify;
 
 use crate::{
-    held::HeldPort,
+    bound::bound,
     nodes::{Nodes, PATIENT_BEAT_MS, SANDBOX, ask, begin, run},
     process::PATIENCE,
 };
@@ -115,18 +115,16 @@ fn say(peer: &Link, message: Message) {
 }
 
 async fn spoiler(handler: &Arc<Spoiler>) -> (Endpoint, String) {
-    let held = HeldPort::new();
-    let listen = held.address;
-    let id = NodeId(listen.port().into());
-    let node = NodeRef { id, name: "spoiler".into(), address: Some(listen.to_string()), site: None };
+    let (bound, address) = bound().await;
+    let id = NodeId(bound.local_address().unwrap().port().into());
+    let node = NodeRef { id, name: "spoiler".into(), address: Some(address.clone()), site: None };
     let functions = vec!["f".into()];
     let entry =
         ServiceEntry { service: "spoiled".into(), functions, node: node.clone(), kinds: Kinds::default(), proxy: None };
     let hello = Hello { node: node.clone(), services: vec![entry], repository: true }.encode().into();
-    let config = EndpointConfig { listen: Some(listen), ..EndpointConfig::default() };
     let identity = Identity { node: node.id.0, site: None, hello };
     let handler = Arc::clone(handler) as Arc<dyn Handler>;
-    (Endpoint::bind(config, identity, handler).await.expect("a port"), listen.to_string())
+    (bound.start(identity, handler).expect("an endpoint"), address)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,8 @@ mod arriving;
 mod attacker;
 mod attacking;
 mod blobs;
+#[path = "../common/bound.rs"]
+mod bound;
 mod clock;
 mod composing;
 mod endless;

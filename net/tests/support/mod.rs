@@ -100,7 +100,7 @@ pub fn identity(node: u64, site: Option<&str>) -> Identity {
 
 pub async fn try_bind(config: EndpointConfig, identity: Identity) -> Result<(Endpoint, Events), NetError> {
     let (sender, receiver) = mpsc::channel(EVENTS_MAX);
-    let endpoint = Endpoint::bind(config, identity, Arc::new(Recorder(sender))).await?;
+    let endpoint = Endpoint::bind(config).await?.start(identity, Arc::new(Recorder(sender)))?;
     Ok((endpoint, Events(receiver)))
 }
 

@@ -37,8 +37,8 @@ impl Lone {
         let identity = |node| Identity { node, site: None, hello: bytes::Bytes::new() };
         let handler = || Arc::new(Arrivals(Arc::clone(&arrived)));
         let listens = EndpointConfig { listen: Some(([127, 0, 0, 1], 0).into()), ..EndpointConfig::default() };
-        let far = Endpoint::bind(listens, identity(1), handler()).await?;
-        let near = Endpoint::bind(EndpointConfig::default(), identity(2), handler()).await?;
+        let far = Endpoint::bind(listens).await?.start(identity(1), handler())?;
+        let near = Endpoint::bind(EndpointConfig::default()).await?.start(identity(2), handler())?;
         let address = far.local_address().ok_or("it does not listen")?.to_string();
         let link = near.link(&Place { address, site: None }).await?;
         link.introduced().await?;
