@@ -58,12 +58,12 @@ struct Hub {
 }
 
 /// An endpoint that has its port, if it is to listen, and greets nobody yet: what it will say of itself may name the port.
-pub struct Bound {
+pub struct BoundEndpoint {
     config: EndpointConfig,
     listener: Option<Box<dyn Listener>>,
 }
 
-impl Bound {
+impl BoundEndpoint {
     /// Where it will listen, with the port that the system chose; `None` if it will only dial.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().and_then(|listener| listener.local_address().ok())
@@ -72,7 +72,7 @@ impl Bound {
     /// Opens the endpoint: from now on it is who this identity says. Needs a tokio runtime.
     ///
     /// # Errors
-    /// The identity is longer than peers accept.
+    /// The site's name is empty or too long, or the hello is longer than peers accept.
     pub fn start(self, identity: Identity, handler: Arc<dyn Handler>) -> Result<Endpoint, NetError> {
         check_identity(&self.config, &identity)?;
         let local_address = self.local_address();
@@ -98,17 +98,17 @@ impl Bound {
 }
 
 impl Endpoint {
-    /// Takes the port of an endpoint that is to listen. Callers wait until [`Bound::start`]. Needs a tokio runtime.
+    /// Takes the port of an endpoint that is to listen. Callers wait until [`BoundEndpoint::start`]. Needs a tokio runtime.
     ///
     /// # Errors
     /// The port is in use, the system refuses, or the configuration contradicts itself.
-    pub async fn bind(config: EndpointConfig) -> Result<Bound, NetError> {
+    pub async fn bind(config: EndpointConfig) -> Result<BoundEndpoint, NetError> {
         config.check()?;
         let listener = match config.listen {
             Some(address) => Some(listen(&config, address).await?),
             None => None,
         };
-        Ok(Bound { config, listener })
+        Ok(BoundEndpoint { config, listener })
     }
 
     /// Where it listens, with the port that the system chose; `None` if it only dials.

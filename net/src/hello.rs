@@ -50,7 +50,7 @@ pub(crate) fn encode_prefix() -> [u8; PREFIX_BYTES] {
     [a, b, c, d, e, f, low, high]
 }
 
-/// The bytes of a hello. A site longer than 255 bytes is cut: [`crate::Bound::start`] refuses it before.
+/// The bytes of a hello. A site longer than 255 bytes is cut: [`crate::BoundEndpoint::start`] refuses it before.
 pub fn encode_hello(hello: &Hello) -> Bytes {
     let site = hello.identity.site.as_deref().unwrap_or_default().as_bytes();
     let site = &site[..site.len().min(255)];

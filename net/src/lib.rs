@@ -67,7 +67,7 @@ pub mod transport;
 
 pub use assemble::{Assembler, NotTaken, Outcome};
 pub use config::{EndpointConfig, Limits, MEMORY_BYTES_MIN};
-pub use endpoint::{Bound, Endpoint};
+pub use endpoint::{BoundEndpoint, Endpoint};
 pub use error::{FrameError, LinkError, NetError, SendRefused};
 pub use frame::Frame;
 pub use hello::{Hello, VERSION, decode_hello, encode_hello};

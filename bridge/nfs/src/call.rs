@@ -109,8 +109,8 @@ impl Caller {
     }
 
     /// One attempt, and a second one beside it if the first brings nothing in its part of the time and the call may be repeated:
-    /// a server may drop a call and keep the connection. nfs-ganesha does so for what it takes to pass, such as ENOMEM,
-    /// which Linux says of an old handle while the inode behind it becomes another file's.
+    /// a server may drop a call and keep the connection. nfs-ganesha does so after errors that it holds to be temporary, such as
+    /// ENOMEM, which Linux gives for a stale handle while its inode is being used for a new file.
     async fn answer<A, R>(&self, call: &Call, args: &A, deadline: Instant) -> Result<Result<R, Lost>, FileError>
     where
         A: Pack + Send + Sync,
