@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 use crate::{Failure, guests::five_kilobytes, mesh, segments, soak::Soak};
 
 const FUNCTIONS: usize = 1_000;
-/// Twice as many chains wait in all, from one peer, which may take up half of what a node accepts.
-const WAITING: usize = 4_500;
+/// Twice as many chains wait in all, from one peer, whose share of the 20,000 that a node takes on is 8,750.
+const WAITING: usize = 4_000;
 /// An hour's worth: ten chains a second.
 const SOAK: usize = 36_000;
 /// Until the caches are as full as they get: [`IMAGES_MAX`] functions are kept.
