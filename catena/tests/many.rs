@@ -8,17 +8,20 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use catena::{Client, Context, Node, Place, RunOptions, Service, from_value, to_value};
-use common::{SANDBOX, mesh};
+use catena::{Client, Context, Node, Place, Policy, RunOptions, Service, from_value, to_value};
+use common::{SANDBOX, mesh_with};
 
 /// Several times the guests that a sandbox holds at one time.
 const MANY: u64 = 5_000;
 
-/// Begun in one breath, without a pause in which others could make room.
+/// Begun in one breath, without a pause in which others could make room. However long that takes, nobody is to be taken for lost.
 async fn all_come_home(source: &str) {
-    let mesh = mesh(1).await;
-    let code = mesh.code(source).await;
-    let begin = |number: u64| mesh.client.run_with(&code, &to_value(&number).unwrap(), &RunOptions::default()).unwrap();
+    let patient = Policy { accept_timeout_us: 120_000_000, heartbeat_timeout_us: 120_000_000, ..Policy::default() };
+    let mesh = mesh_with(1, |builder| builder.policy(patient.clone())).await;
+    let place = Place::new(mesh.nodes[0].address().unwrap());
+    let client = Client::builder("many").policy(patient).sandbox(SANDBOX.clone()).join(place).connect().await.unwrap();
+    let code = client.javascript("test.js", source).await.unwrap();
+    let begin = |number: u64| client.run_with(&code, &to_value(&number).unwrap(), &RunOptions::default()).unwrap();
     let begun: Vec<_> = (0..MANY).map(begin).collect();
     for (number, mut replies) in (0..).zip(begun) {
         let value = replies.last().await.unwrap_or_else(|why| panic!("chain {number}: {why}"));

@@ -155,7 +155,10 @@ impl Attacker {
     /// Until the node has read all that was sent over this link: it answers what comes after that.
     pub(crate) async fn is_read(&self, link: &Arc<Link>) -> Vec<ServiceEntry> {
         send(link, Message::List(7)).await;
-        self.listing().await
+        tokio::select! {
+            entries = self.listing() => entries,
+            why = link.lost() => panic!("{why}"),
+        }
     }
 
     async fn listing(&self) -> Vec<ServiceEntry> {
@@ -188,12 +191,7 @@ pub(crate) async fn send(link: &Arc<Link>, message: Message) {
 
 /// Until a link has ended.
 pub(crate) async fn broken(link: &Link) {
-    let ended = async {
-        while link.ended().is_none() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, ended).await.expect("a link that was to end stands");
+    timeout(PATIENCE, link.lost()).await.expect("a link that was to end stands");
 }
 
 /// A hop of a real chain that called the attacker, with its function but without its state: to be changed and sent elsewhere.

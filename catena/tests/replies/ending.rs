@@ -15,7 +15,7 @@ use catena::{
 use futures_util::FutureExt as _;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::{PATIENCE, all, complete, leaf, nodes};
+use crate::{PATIENCE, all, complete, leaf, nodes, nodes_with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_branch_that_throws_or_is_not_there_is_named_and_costs_its_own_replies_only() {
@@ -300,7 +300,9 @@ async fn a_reply_of_200_mb_is_refused_by_name_and_takes_no_other_with_it() {
         let refused = context.preturn(&"x".repeat(200 << 20)).await;
         if goes_on { Ok(context.preturn(&3).await?) } else { Ok(refused?) }
     });
-    let (_nodes, client) = nodes(vec![service]).await;
+    // That takes seconds on a slow processor, and nobody is to be taken for lost meanwhile.
+    let patient = Policy { heartbeat_timeout_us: 120_000_000, ..Policy::default() };
+    let (_nodes, client) = nodes_with(vec![service], &patient).await;
     let (seen, why, set) = all(client.replies("a/large", &false).await.unwrap()).await;
     assert_eq!((seen, set.ended()), (BTreeSet::from([1, 2]), Some(Ended::Exception)));
     let why = why.unwrap();

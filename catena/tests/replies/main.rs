@@ -7,22 +7,27 @@ mod replying;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use catena::{Client, Context, Ended, Exception, Node, Place, ReplySet, Service};
+use catena::{Client, Context, Ended, Exception, Node, Place, Policy, ReplySet, Service};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Nodes with these services, each of its own, and a client that has joined the first.
 async fn nodes(services: Vec<Service>) -> (Vec<Node>, Client) {
+    nodes_with(services, &Policy::default()).await
+}
+
+async fn nodes_with(services: Vec<Service>, policy: &Policy) -> (Vec<Node>, Client) {
     let mut nodes: Vec<Node> = Vec::new();
     for service in services {
-        let mut builder = Node::builder(service.name()).listen("127.0.0.1:0").service(service.clone());
+        let builder = Node::builder(service.name()).listen("127.0.0.1:0").policy(policy.clone());
+        let mut builder = builder.service(service.clone());
         if let Some(first) = nodes.first() {
             builder = builder.join(Place::new(first.address().unwrap()));
         }
         nodes.push(builder.start().await.unwrap());
     }
     let join = Place::new(nodes[0].address().unwrap());
-    let client = Client::builder("client").join(join).connect().await.unwrap();
+    let client = Client::builder("client").policy(policy.clone()).join(join).connect().await.unwrap();
     (nodes, client)
 }
 

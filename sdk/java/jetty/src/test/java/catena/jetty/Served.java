@@ -12,9 +12,10 @@ import org.eclipse.jetty.server.handler.ContextHandler;
 import org.eclipse.jetty.util.Callback;
 import org.eclipse.jetty.util.resource.ResourceFactory;
 
-/** What the tests of the connector fetch from: a folder, kept as {@code kept} and read each time as {@code read}; and an application, {@code app}, and {@code hasty} with little patience. */
+/** What the tests of the connector fetch from: a folder, kept as {@code kept} and read each time as {@code read}; and an application, {@code app}, {@code hasty} with little patience, and {@code patient} with much. */
 public final class Served {
     private static final long HASTY_MS = 100;
+    private static final long PATIENT_MS = 600_000;
 
     private Served() {}
 
@@ -34,6 +35,7 @@ public final class Served {
         }
         start(node, "app", 0, new Application());
         start(node, "hasty", HASTY_MS, new Application());
+        start(node, "patient", PATIENT_MS, new Application());
         System.out.println(node.address());
         while (System.in.read() >= 0) {
             // That it ends is all that is waited for.
