@@ -17,16 +17,19 @@ const GOOD: usize = 1_000;
 /// Good chains under way at once.
 const GOOD_AT_ONCE: usize = 64;
 const HOSTILE_OF_A_KIND: usize = 10;
+/// The limit on the time of a turn.
+const TIME: &str = "step_wall_ms_max";
 
-/// What a function does after its first hop, and how its chain ends: name, and a word of the message.
+/// What a function does after its first hop, and how its chain ends: name, and a word of the message. On a slow processor its time may be up before: that each
+/// of these limits holds by itself is tested in `guest/tests/limits.rs` and in the core.
 const HOSTILE: [(&str, &str, &str, &str); 9] = [
-    ("loops", "for (;;) {}", exceptions::LIMIT_EXCEEDED, "step_wall_ms_max"),
-    ("awaits for ever", "for (;;) await null;", exceptions::LIMIT_EXCEEDED, "step_wall_ms_max"),
+    ("loops", "for (;;) {}", exceptions::LIMIT_EXCEEDED, TIME),
+    ("awaits for ever", "for (;;) await null;", exceptions::LIMIT_EXCEEDED, TIME),
     (
         "catches and loops",
         "for (;;) { try { for (;;) {} } catch {} finally { continue; } }",
         exceptions::LIMIT_EXCEEDED,
-        "step_wall_ms_max",
+        TIME,
     ),
     (
         "allocates",
@@ -146,8 +149,10 @@ async fn a_hundred_hostile_functions_hurt_none_of_a_thousand_good_chains() {
     let mut by_kind: BTreeMap<&str, BTreeMap<String, usize>> = BTreeMap::new();
     let mut wrong = Vec::new();
     for (what, why, name, word) in ended {
+        let of_time = why.name == exceptions::LIMIT_EXCEEDED && why.message.contains(TIME);
+        let as_expected = why.name == name && why.message.contains(word);
         *by_kind.entry(what).or_default().entry(format!("{} ({word})", why.name)).or_default() += 1;
-        if why.name != name || !why.message.contains(word) || why.path.last().is_none_or(|host| host == "client") {
+        if !(as_expected || of_time) || why.path.last().is_none_or(|host| host == "client") {
             wrong.push(format!("{what}: {why}"));
         }
     }
