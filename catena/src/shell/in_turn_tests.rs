@@ -54,7 +54,8 @@ async fn stand_aside() {
 fn sockets_are_looked_after_between_two_turns_of_a_thread() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     const ROUNDS: usize = 50;
-    /// The most turns of all guests during one round trip of a byte; it would be sixty if nothing polled the driver.
+    /// The most turns of all guests during half of the round trips of a byte; it would be sixty if nothing polled the driver. Others may take as long as the
+    /// system lets this thread wait.
     const TURNS_MAX: usize = 20;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let turns = Arc::new(AtomicUsize::new(0));
@@ -76,15 +77,18 @@ fn sockets_are_looked_after_between_two_turns_of_a_thread() {
                 far.write_u8(byte).await.unwrap();
             }
         });
-        let before = turns.load(Ordering::SeqCst);
+        let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
+            let before = turns.load(Ordering::SeqCst);
             near.write_u8(1).await.unwrap();
             near.read_u8().await.unwrap();
+            rounds.push(turns.load(Ordering::SeqCst) - before);
         }
-        turns.load(Ordering::SeqCst) - before
+        rounds.sort_unstable();
+        rounds
     });
     let turns = runtime.block_on(rounds).unwrap();
-    assert!(turns < ROUNDS * TURNS_MAX, "{turns} turns");
+    assert!(turns[ROUNDS / 2] < TURNS_MAX, "{turns:?} turns");
 }
 
 #[test]
